@@ -15,8 +15,8 @@ from torchmigrate.formats import diff
 from torchmigrate.formats.catalog import NAMES
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Case, Rule
-from torchmigrate.surveys import catalog_rows
-from torchmigrate.surveys.catalog_rows import (
+from torchmigrate.surveys import api_catalog
+from torchmigrate.surveys.api_catalog import (
     BACKENDS,
     DIFFERENT,
     HELPER,
@@ -148,7 +148,7 @@ def _diff(case: Case) -> str:
 
 def catalog_pages() -> dict[Path, str]:
     """docs/catalog.md, which says where each module is, and a page for each area."""
-    rows = list({(row.path, row.line): row for row in reversed(catalog_rows.load().rows.values())}.values())[::-1]
+    rows = list({(row.path, row.line): row for row in reversed(api_catalog.load().rows.values())}.values())[::-1]
     modules = {m: list(of) for m, of in itertools.groupby(sorted(rows, key=_module), key=_module)}
     legend = _LEGEND.format(", ".join(f"`{mark}` {verdict}" for verdict, mark in SIGNS.items() if verdict != NO_TORCH))
     index = "\n".join(_module_row(module, members) for module, members in modules.items())
@@ -217,7 +217,7 @@ def backend_page(backend: str) -> str:
     named = [r for r in sorted(packs.load().rules.values(), key=lambda rule: rule.id) if backend in r.backends]
     reported = [r for r in named if r.safety == Safety.DISPLAY]
     rewritten = [r for r in named if r.safety != Safety.DISPLAY]
-    rows = list({(row.path, row.line): row for row in catalog_rows.load().rows.values()}.values())
+    rows = list({(row.path, row.line): row for row in api_catalog.load().rows.values()}.values())
     text = _BACKEND.format(
         name=NAMES[backend],
         counts=", ".join(f"{sum(r.backends[backend] == v for r in rows):,} {w}" for v, w in _COUNTED.items()),

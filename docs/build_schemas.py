@@ -12,11 +12,11 @@ from typing import Any
 
 from torchmigrate.base.schema import Kind
 from torchmigrate.config.config_file import toml
-from torchmigrate.config.settings import KEYS, NAME
+from torchmigrate.config.keys import KEYS, NAME
 from torchmigrate.project import helper_file
-from torchmigrate.rules import packs, reader
+from torchmigrate.rules import packs
 from torchmigrate.rules.model import NODE_KINDS, STRING_KINDS, WHERE
-from torchmigrate.surveys import catalog_rows
+from torchmigrate.surveys import api_catalog
 
 HERE = Path(__file__).resolve().parent
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -129,14 +129,14 @@ def _name() -> Json:
 
 def rule_schema() -> Json:
     """`<pack>/<rule>.toml`: about Python, or about text."""
-    found = _described(reader.KEYS["rule"], RULE)
+    found = _described(packs.KEYS["rule"], RULE)
     found["fixer"]["enum"] = sorted({rule.fixer for rule in packs.load(cases=False).rules.values() if rule.fixer})
     asked = [{"enum": sorted(NODE_KINDS | STRING_KINDS)}, {"type": "string", "pattern": r"^(torch\.|\.|accel\.)"}]
     found["on"] |= {"minItems": 1, "items": {"anyOf": asked}}
     found["rewrite"]["items"] = _rewrite()
-    found["where"]["items"] = _table(_described(reader.KEYS["where"], WHERE_TABLE), ["files"])
-    found["pattern"]["items"] = _table(_described(reader.KEYS["pattern"], PATTERN), [])
-    found["case"]["items"] = _table(_described(reader.KEYS["case"], CASE), ["title", "before"])
+    found["where"]["items"] = _table(_described(packs.KEYS["where"], WHERE_TABLE), ["files"])
+    found["pattern"]["items"] = _table(_described(packs.KEYS["pattern"], PATTERN), [])
+    found["case"]["items"] = _table(_described(packs.KEYS["case"], CASE), ["title", "before"])
     for key in ("rewrite", "pattern", "where"):
         found[key]["minItems"] = 1
     matches = [{"required": [key]} for key in ("rewrite", "fixer", "pattern")]
@@ -146,7 +146,7 @@ def rule_schema() -> Json:
 
 
 def _rewrite() -> Json:
-    found = _described(reader.KEYS["rewrite"], REWRITE)
+    found = _described(packs.KEYS["rewrite"], REWRITE)
     found["where"]["additionalProperties"] = {"enum": sorted(WHERE)}
     return _table(found, ["match"])
 
@@ -171,18 +171,18 @@ def _about_python() -> Json:
 
 def catalog_schema() -> Json:
     """`catalog/*.toml`."""
-    verdicts = {name: {"enum": list(catalog_rows.VERDICTS)} for name in catalog_rows.BACKENDS if name != "mlx"}
+    verdicts = {name: {"enum": list(api_catalog.VERDICTS)} for name in api_catalog.BACKENDS if name != "mlx"}
     some = {"type": "object", "properties": verdicts, "additionalProperties": False}
     every = {**some, "required": [name for name in verdicts if name != "rocm"]}
     text, names = {"type": "string"}, {"type": "array", "items": {"type": "string", "minLength": 1}}
     special: Json = {
         "name": {**text, "pattern": r"^torch(\.[A-Za-z_]\w*)*$"},
-        "kind": {"enum": list(catalog_rows.KINDS)}, "action": {"enum": list(catalog_rows.ACTIONS)},
+        "kind": {"enum": list(api_catalog.KINDS)}, "action": {"enum": list(api_catalog.ACTIONS)},
         "since": {**text, "pattern": r"^(\d+\.\d+)?$"}, "rule": {"anyOf": [text, names]}, "also": names,
         "verdicts": {"anyOf": [text, every]}, "but": some,
     }  # fmt: skip
-    api = {key: {"description": CATALOG[key], **special.get(key, text)} for key in catalog_rows._KEYS}
-    left = {"if": {"properties": {"action": {"const": catalog_rows.LEFT}}}, "then": {"required": ["why"]}}
+    api = {key: {"description": CATALOG[key], **special.get(key, text)} for key in api_catalog._KEYS}
+    left = {"if": {"properties": {"action": {"const": api_catalog.LEFT}}}, "then": {"required": ["why"]}}
     left["then"] |= {"properties": {"why": {"pattern": r"\S"}, "rule": {"type": "array", "maxItems": 0}}}
     left["else"] = {"required": ["rule"], "properties": {"rule": {"minItems": 1, "minLength": 1}}}
     rows = _table(api, ["name", "kind", "action", "verdicts"], **left)

@@ -26,7 +26,7 @@ from torchmigrate.rules import packs
 from torchmigrate.rules.model import Rule, Ruleset
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source.encoding import decode
-from torchmigrate.surveys import catalog_rows
+from torchmigrate.surveys import api_catalog
 from torchmigrate.verify.backends import BUILD
 
 ROOT = Path(__file__).parent.parent
@@ -38,7 +38,7 @@ hypothesis.settings.load_profile("repeatable")
 # Files of tests that need torch, builds, many processes or many runs: each of their tests has the mark `slow`, and
 # `-m "not slow"` does not even import them. Single tests of other files have the mark themselves.
 SLOW = (
-    "apply/test_baseline.py",
+    "cli/test_baseline.py",
     "apply/test_commits.py",
     "apply/test_faults.py",
     "architecture/test_one_fact.py",
@@ -127,7 +127,7 @@ def _load(path: Path, cases: bool = True) -> Rule:
 
 packs.load_rule = _load
 
-_load_packs, _read_rows = packs.load, catalog_rows.read
+_load_packs, _read_rows = packs.load, api_catalog.read
 _packs_once = functools.cache(lambda cases: _load_packs((), cases))
 _rows_once = functools.cache(lambda path, rules, changed: tuple(_read_rows(path, rules)))
 
@@ -137,7 +137,7 @@ def _packs(rule_paths: Sequence[Path] = (), cases: bool = True) -> Ruleset:
     return _load_packs(rule_paths, cases) if rule_paths or packs.load_rule is not _load else _packs_once(cases)
 
 
-def _rows(path: Path, rules: Collection[str] | None = None) -> Sequence[catalog_rows.Row]:
+def _rows(path: Path, rules: Collection[str] | None = None) -> Sequence[api_catalog.Row]:
     """The rows of a file: those that ship are read once for all tests."""
     shipped = path.parent.parent == _OURS and path.is_file()
     known = None if rules is None else frozenset(rules)
@@ -145,7 +145,7 @@ def _rows(path: Path, rules: Collection[str] | None = None) -> Sequence[catalog_
 
 
 packs.load = _packs
-catalog_rows.read = _rows
+api_catalog.read = _rows
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from threading import Timer
 import pytest
 
 from torchmigrate.apply import writer
-from torchmigrate.base import file_io
+from torchmigrate.base import file_io, system
 from torchmigrate.diagnostics.finding import Changed, Failed
 
 
@@ -122,7 +122,7 @@ def test_read_only_means_hands_off(file: Path, monkeypatch: pytest.MonkeyPatch) 
     assert file.read_bytes() == b"old\n"
 
 
-@pytest.mark.parametrize(("module", "step"), [(os, "fsync"), (file_io, "exchange")])
+@pytest.mark.parametrize(("module", "step"), [(os, "fsync"), (system, "exchange")])
 def test_a_full_disk_costs_one_file(file: Path, module: object, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     other = file.with_name("b.py")
     other.write_bytes(b"old\n")
@@ -185,7 +185,7 @@ def test_ctrl_c_leaves_no_litter(file: Path, monkeypatch: pytest.MonkeyPatch) ->
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(file_io, "exchange", interrupt)
+    monkeypatch.setattr(system, "exchange", interrupt)
     with pytest.raises(KeyboardInterrupt):
         list(writer.each([change(file)]))
     assert file.read_bytes() == b"old\n"
@@ -233,28 +233,28 @@ def test_a_save_while_a_file_is_written_is_kept(
     file: Path, how: str, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = partial(SAVES[how], file, b"my work\n")
-    before_call(os if call == "fsync" else file_io, call, save, monkeypatch)
+    before_call(os if call == "fsync" else system, call, save, monkeypatch)
     assert errors(change(file)) == {"a.py": "not written: it has changed since it was read"}
     assert file.read_bytes() == b"my work\n"
     assert not litter(file.parent)
 
 
 def test_the_last_of_many_saves_is_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, saves = file_io.exchange, [b"third\n", b"second\n", b"first\n"]
+    real, saves = system.exchange, [b"third\n", b"second\n", b"first\n"]
 
     def exchange(*arguments: object) -> object:
         if saves:
             by_rename(file, saves.pop())
         return real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(file_io, "exchange", exchange)
+    monkeypatch.setattr(system, "exchange", exchange)
     assert "has changed" in errors(change(file))["a.py"]
     assert file.read_bytes() == b"third\n"
     assert not litter(file.parent)
 
 
 def test_what_cannot_be_put_back_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = file_io.exchange, []
+    real, calls = system.exchange, []
 
     def exchange(*arguments: object) -> object:
         calls.append(arguments)
@@ -263,7 +263,7 @@ def test_what_cannot_be_put_back_is_told(file: Path, monkeypatch: pytest.MonkeyP
         by_rename(file, b"my work\n")
         return real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(file_io, "exchange", exchange)
+    monkeypatch.setattr(system, "exchange", exchange)
     told = errors(change(file))["a.py"]
     (kept,) = litter(file.parent)
     assert told.endswith(f"what was saved meanwhile is in {kept}")
@@ -273,14 +273,14 @@ def test_what_cannot_be_put_back_is_told(file: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_ctrl_c_loses_no_save(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = file_io.exchange
+    real = system.exchange
 
     def exchange(*arguments: object) -> object:
         by_rename(file, b"my work\n")
         real(*arguments)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(file_io, "exchange", exchange)
+    monkeypatch.setattr(system, "exchange", exchange)
     with pytest.raises(KeyboardInterrupt):
         list(writer.each([change(file)]))
     file_io.sweep(file.parent)
@@ -288,7 +288,7 @@ def test_ctrl_c_loses_no_save(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_where_files_cannot_be_exchanged_they_are_compared_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_io, "_system_call", lambda: None)
+    monkeypatch.setattr(system, "_system_call", lambda: None)
     other = file.with_name("b.py")
     other.write_bytes(b"old\n")
     before_call(os, "fsync", partial(in_place, file, b"my work\n"), monkeypatch)
@@ -301,7 +301,7 @@ def test_where_files_cannot_be_exchanged_they_are_compared_again(file: Path, mon
 
 def test_a_new_file_replaces_none_that_appears_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     helper = tmp_path / "accel.py"
-    before_call(file_io, "without_replacing", partial(helper.write_bytes, b"mine\n"), monkeypatch)
+    before_call(system, "without_replacing", partial(helper.write_bytes, b"mine\n"), monkeypatch)
     assert "has appeared" in errors(change(helper, new=True))["accel.py"]
     assert helper.read_bytes() == b"mine\n"
     assert not litter(tmp_path)
@@ -326,7 +326,7 @@ def test_a_directory_that_becomes_a_link_leads_nowhere(tmp_path: Path, monkeypat
         (tmp_path / "sub").rename(tmp_path / "moved")
         (tmp_path / "sub").symlink_to(tmp_path / "home")
 
-    before_call(file_io, "exchange", swap, monkeypatch)
+    before_call(system, "exchange", swap, monkeypatch)
     writer_errors = errors(change(tmp_path / "sub" / "a.py"))
     assert writer_errors == {}
     assert (tmp_path / "home" / "a.py").read_bytes() == b"old\n"

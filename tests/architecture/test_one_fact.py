@@ -28,14 +28,14 @@ ALONE = ("runtime.py", "verify/probe.py", "verify/simulated/")
 # (module, the names in its list): what is no list of backends, and why.
 _FUNCTIONS = "where torch.compile does not take one function of the helper's: a fact about the function"
 EXEMPT = {
-    ("config/settings.py", "mps xpu"): "the example of a setting",
+    ("config/keys.py", "mps xpu"): "the example of a setting",
     ("fixers/api/compile.py", "mtia npu"): _FUNCTIONS,
     ("fixers/api/compile.py", "mtia npu xpu"): _FUNCTIONS,
     ("fixers/api/compile.py", "tensorrt torch_tensorrt"): "names of torch.compile's backends",
     ("fixers/api/legacy_constructor.py", "cpu cuda"): "methods of a tensor",
     ("fixers/api/library_ops.py", "cpu cuda mps npu privateuse1 xpu"): "dispatch keys, with what each registers",
     ("fixers/api/tooling.py", "cpu npu xpu"): "whose problem one finding is",
-    ("fixers/hazard/float64.py", "bfloat16 bool float16 float32 float64 int32 int64 uint8"): "attributes of torch",
+    ("fixers/hazard/mps.py", "bfloat16 bool float16 float32 float64 int32 int64 uint8"): "attributes of torch",
     ("fixers/api/legacy_constructor.py", "BFloat16 Double Float Half"): "types that can be the default",
     ("semantic/guard_regions.py", "hip rocm"): "two names of one backend",
     ("semantic/receiver.py", "cpu cuda"): "methods of a tensor",

@@ -11,11 +11,10 @@ import pytest
 from conftest import ROOT
 
 PACKAGE = ROOT / "torchmigrate"
-# Programs that run by themselves in another interpreter, or for `verify` alone, which Windows does not have; and calls
-# of the kernel that Python has no function for.
+# The module itself; and programs that run by themselves in another interpreter, or for `verify` alone, which Windows
+# does not have.
 ALONE = (
     "base/system.py",
-    "base/file_io.py",
     "runtime.py",
     "verify/probe.py",
     "verify/supervisor.py",

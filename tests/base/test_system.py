@@ -119,7 +119,7 @@ def test_files_are_written_without_what_only_posix_has(tmp_path: Path, monkeypat
     for name in ("O_PATH", "O_NOFOLLOW", "listxattr", "fchown", "fchmod", "geteuid"):
         monkeypatch.delattr(os, name, raising=False)
     monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setattr("torchmigrate.base.file_io._system_call", lambda: None)
+    monkeypatch.setattr("torchmigrate.base.system._system_call", lambda: None)
     file = tmp_path / "a.py"
     file_io.write(file, None, b"1\n")
     file_io.write(file, b"1\n", b"2\n")

@@ -241,7 +241,7 @@ def test_a_file_of_another_user(here: Path, mode: int, sticky: bool, said: str) 
 
 KILLED = """
 import os, signal, sys
-from torchmigrate.base import rename
+from torchmigrate.base import system
 from torchmigrate.cli import app
 signal.signal(signal.SIGINT, signal.default_int_handler)  # `pytest &` in a script leaves it ignored
 seen = []
@@ -253,7 +253,7 @@ def killing(real):
                 os.kill(os.getpid(), getattr(signal, sys.argv[1]))
         return real(old, new, directory)
     return named
-rename.exchange, rename.without_replacing = killing(rename.exchange), killing(rename.without_replacing)
+system.exchange, system.without_replacing = killing(system.exchange), killing(system.without_replacing)
 sys.exit(app.run(["apply"]))
 """
 

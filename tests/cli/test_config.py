@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT, Ran, git, write_tree
 
 from torchmigrate.config import config_file, settings
-from torchmigrate.config.settings import KEYS
+from torchmigrate.config.keys import KEYS
 from torchmigrate.project import helper_file
 
 Cli = Callable[..., Ran]

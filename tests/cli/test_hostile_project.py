@@ -29,7 +29,7 @@ from torchmigrate.diagnostics.finding import Changed, Failed
 from torchmigrate.engine import worker
 from torchmigrate.engine.worker import Done, Job, Worker
 from torchmigrate.fixers import registry
-from torchmigrate.rules import packs, reader
+from torchmigrate.rules import packs
 
 Cli = Callable[..., Ran]
 CUDA = "import torch\n\nx = torch.zeros(3).cuda()\n"
@@ -301,9 +301,9 @@ def test_sparse_files(here: Path, cli: Cli, name: str) -> None:
 def test_a_pipe_that_is_asked_for_is_written_to(here: Path, cli: Cli) -> None:
     write_tree(here, {"a.py": CUDA})
     os.mkfifo(here / "pipe")
-    with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE) as reader:
+    with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE) as packs:
         assert cli("check", "-o", "pipe", "--output-format", "json").status == 1
-        assert reader.stdout is not None and json.loads(reader.stdout.read())
+        assert packs.stdout is not None and json.loads(packs.stdout.read())
 
 
 # ---- two at once
@@ -316,8 +316,8 @@ def another_writer(file: Path, seconds: float) -> Iterator[subprocess.Popen[str]
 import sys, time
 from pathlib import Path
 from torchmigrate.apply import journal
-from torchmigrate.base import user_state
-with user_state.held(journal.places([Path({str(file)!r})])):
+from torchmigrate.base import user_folders
+with user_folders.held(journal.places([Path({str(file)!r})])):
     print("held", flush=True)
     time.sleep({seconds})
 """
@@ -654,7 +654,7 @@ def test_what_takes_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_toml_that_is_made_to_do_harm(here: Path, cli: Cli, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_SECONDS", 0.5)
+    monkeypatch.setattr(packs, "_SECONDS", 0.5)
     write_tree(
         here,
         {"pyproject.toml": '[tool.torchmigrate]\nrule-paths = ["packs"]\n', "packs/own/one.toml": text, "a.py": CUDA},
@@ -692,7 +692,7 @@ def test_packs_that_are_made_to_do_harm(here: Path, cli: Cli, rest: str, what: s
 def test_a_users_expression_that_takes_for_ever(
     here: Path, cli: Cli, expression: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from torchmigrate.textcheck import rules
+    from torchmigrate.project import text_rules as rules
 
     monkeypatch.setattr(rules, "_SECONDS", 0.3)
     rule = RULE + f"[[pattern]]\nmatch = 'b{expression}'\n"

@@ -31,7 +31,7 @@ from torchmigrate.rules import packs
 from torchmigrate.rules.model import PackError
 from torchmigrate.source.encoding import UnreadableSource
 from torchmigrate.source.notebook import UnreadableNotebook
-from torchmigrate.surveys import catalog_rows
+from torchmigrate.surveys import api_catalog
 
 PACKAGE = Path(app.__file__).parent.parent
 TESTS = Path(__file__).parents[1]
@@ -68,13 +68,13 @@ ELSEWHERE = (
     ("config/config_file.py", "{error.strerror}, so it", "config/test_config_file.py", "larger than 2,000,000 bytes"),
     ("config/config_file.py", "so it was not read", "config/test_config_file.py", "takes more than 0.2 seconds"),
     ("config/config_file.py", "thousands of digits", "config/test_config_file.py", "thousands of digits"),
-    ("rules/reader.py", "`since` has", "rules/test_packs.py", "`since` has 'torch.y'"),
-    ("rules/reader.py", "`files` {error}", "textcheck/test_build_files.py", "at most 4 `**`"),
+    ("rules/packs.py", "`since` has", "rules/test_packs.py", "`since` has 'torch.y'"),
+    ("rules/packs.py", "`files` {error}", "project/test_build_files.py", "at most 4 `**`"),
     ("base/user_folders.py", "is writing to this project", "cli/test_hostile_project.py", "is writing to this project"),
-    ("rules/reader.py", "takes too long to read", "cli/test_hostile_project.py", "packs/own/one.toml:1: "),
-    ("rules/reader.py", "has tables of text and numbers", "cli/test_hostile_project.py", "packs/own/one.toml:1: "),
-    ("rules/reader.py", "a rule cannot be called that", "", "a guard: a file name that a terminal would obey"),
-    ("rules/reader.py", "has a control character", "cli/test_hostile_project.py", "control character"),
+    ("rules/packs.py", "takes too long to read", "cli/test_hostile_project.py", "packs/own/one.toml:1: "),
+    ("rules/packs.py", "has tables of text and numbers", "cli/test_hostile_project.py", "packs/own/one.toml:1: "),
+    ("rules/packs.py", "a rule cannot be called that", "", "a guard: a file name that a terminal would obey"),
+    ("rules/packs.py", "has a control character", "cli/test_hostile_project.py", "control character"),
     (
         "base/file_io.py",
         "a symbolic link leads there",
@@ -119,7 +119,7 @@ ELSEWHERE = (
         "fleet/test_fleet.py",
         "error: url: not pushed: git push: ",
     ),
-    ("fleet/tree.py", "has no branch", "", "a guard: somebody else writes to the folder"),
+    ("fleet/repositories.py", "has no branch", "", "a guard: somebody else writes to the folder"),
     ("cli/commands/verify.py", "run it under WSL", "cli/test_verify.py", "does not run on Windows"),
     ("cli/commands/fleet.py", "fleet needs git", "fleet/test_fleet.py", "fleet needs git"),
     ("cli/commands/fleet.py", "while the run went on", "", "a guard: somebody else writes to the folder"),
@@ -135,14 +135,24 @@ ELSEWHERE = (
     ("fleet/processes.py", "is gone", "fleet/test_fleet.py", "is gone"),
     ("fleet/work.py", "lies outside of the repository", "", "a guard: nothing outside of it is read"),
     ("fleet/task.py", "another run is writing", "fleet/test_fleet.py", "another run is writing"),
-    ("fleet/tree.py", "must be there for every worker", "support/messages.txt", "a.py: is no folder"),
-    ("fleet/tree.py", "must be there for every worker", "support/messages.txt", "no such folder on this machine"),
-    ("fleet/tree.py", "git cannot read it", "support/messages.txt", "git cannot read it"),
-    ("fleet/tree.py", "is meant for git", "support/messages.txt", "is meant for git"),
-    ("fleet/tree.py", "has no commit", "support/messages.txt", "has no commit"),
-    ("fleet/tree.py", "{masked(url)} has no", "support/messages.txt", "has no `v1`"),
-    ("fleet/tree.py", "git {arguments[0]}: {masked", "support/messages.txt", "git ls-remote: "),
-    ("fleet/tree.py", "git {arguments[0]}: {error}", "", "a guard: in a repository of ours git has what it needs"),
+    ("fleet/repositories.py", "must be there for every worker", "support/messages.txt", "a.py: is no folder"),
+    (
+        "fleet/repositories.py",
+        "must be there for every worker",
+        "support/messages.txt",
+        "no such folder on this machine",
+    ),
+    ("fleet/repositories.py", "git cannot read it", "support/messages.txt", "git cannot read it"),
+    ("fleet/repositories.py", "is meant for git", "support/messages.txt", "is meant for git"),
+    ("fleet/repositories.py", "has no commit", "support/messages.txt", "has no commit"),
+    ("fleet/repositories.py", "{masked(url)} has no", "support/messages.txt", "has no `v1`"),
+    ("fleet/repositories.py", "git {arguments[0]}: {masked", "support/messages.txt", "git ls-remote: "),
+    (
+        "fleet/repositories.py",
+        "git {arguments[0]}: {error}",
+        "",
+        "a guard: in a repository of ours git has what it needs",
+    ),
     ("fleet/task.py", "self.top / _MARK", "fleet/test_fleet.py", "not a file of its own"),
     ("fleet/work.py", "partition", "support/messages.txt", "no such directory of rules"),
     ("verify/interpreter.py", "no Python with torch", "cli/test_verify.py", "no Python with torch found"),
@@ -215,13 +225,13 @@ def environment(base: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def read_once() -> Iterator[None]:
     """Our own rules and catalog are the same for each row."""
-    ours, load_rule, read = packs.builtin(), functools.cache(packs.load_rule), catalog_rows.read
+    ours, load_rule, read = packs.builtin(), functools.cache(packs.load_rule), api_catalog.read
     read_ours = functools.cache(lambda path: read(path))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packs, "load_rule", load_rule)
         patch.setattr(
-            catalog_rows, "read", lambda path, rules: read_ours(path) if ours in path.parents else read(path, rules)
+            api_catalog, "read", lambda path, rules: read_ours(path) if ours in path.parents else read(path, rules)
         )
         yield
 

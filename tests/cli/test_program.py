@@ -17,7 +17,7 @@ from conftest import ROOT, Ran, git
 from torchmigrate.cli import parameters
 from torchmigrate.cli import program as command_line
 from torchmigrate.rules import packs
-from torchmigrate.surveys import catalog_rows
+from torchmigrate.surveys import api_catalog
 
 Cli = Callable[..., Ran]
 GROUP = typer.main.get_command(command_line.app)
@@ -116,7 +116,7 @@ def test_rules_that_are_completed_are_those_that_there_are() -> None:
 
 
 def test_apis_that_are_completed_have_a_row() -> None:
-    named = {row.name for row in catalog_rows.load().rows.values()}
+    named = {row.name for row in api_catalog.load().rows.values()}
     for start in ("torch.cuda.", "torch.xpu.", "torch.Tensor.c"):
         offered = {name for name, _ in parameters.apis(start)}
         assert offered and offered <= named

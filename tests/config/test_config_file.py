@@ -11,8 +11,9 @@ from conftest import Ran, cpu_seconds
 
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
-from torchmigrate.config.settings import KEYS, Settings
-from torchmigrate.project.torch_floor import torch_floor
+from torchmigrate.config.keys import KEYS
+from torchmigrate.config.settings import Settings
+from torchmigrate.project.packaging import torch_floor
 from torchmigrate.torch_api.names import version_of
 
 

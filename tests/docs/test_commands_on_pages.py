@@ -19,7 +19,7 @@ from conftest import ROOT, Ran, git
 from doc_pages import OUTPUT, Block, blocks, missing
 
 from torchmigrate.rules import packs
-from torchmigrate.surveys import catalog_rows
+from torchmigrate.surveys import api_catalog
 
 DOCS = ROOT / "docs"
 GENERATED = {"rules.md", "catalog.md", *(f"catalog/{p.name}" for p in (DOCS / "catalog").glob("*.md"))}
@@ -57,7 +57,7 @@ def remembered(read: Callable[..., Any]) -> Callable[..., Any]:
     return reader
 
 
-RULE, ROWS = remembered(packs.load_rule), remembered(catalog_rows.read)
+RULE, ROWS = remembered(packs.load_rule), remembered(api_catalog.read)
 
 
 def steps(page: Path) -> Iterator[tuple[Block, list[Block]]]:
@@ -88,7 +88,7 @@ def start(where: Path, source: str) -> None:
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Callable[[Block], tuple[list[int], str]]:
     """Run a block of commands: those of torchmigrate alone in this process, others by bash."""
     monkeypatch.setattr(packs, "load_rule", RULE)
-    monkeypatch.setattr(catalog_rows, "read", ROWS)
+    monkeypatch.setattr(api_catalog, "read", ROWS)
     tools = tmp_path / "bin"
     tools.mkdir()
     for name, arguments in {"torchmigrate": "-m torchmigrate", "python": ""}.items():

@@ -172,11 +172,11 @@ def test_the_written_pages_are_up_to_date() -> None:
 
 def test_every_row_of_the_catalog_has_its_place() -> None:
     """On one page, and on one line of it."""
-    from torchmigrate.surveys import catalog_rows
+    from torchmigrate.surveys import api_catalog
 
     pages = [p.read_text(encoding="utf-8") for p in (ROOT / "docs" / "catalog").glob("*.md")]
     shown = [name for text in pages for name in re.findall(r"^\| `(torch[\w.]*)` \|", text, re.M)]
-    assert len(shown) == len(set(shown)) == len({(row.path, row.line) for row in catalog_rows.load().rows.values()})
+    assert len(shown) == len(set(shown)) == len({(row.path, row.line) for row in api_catalog.load().rows.values()})
 
 
 def examples() -> list[tuple[str, str]]:

@@ -13,16 +13,15 @@ from typing import Any
 import pytest
 from conftest import ROOT, Ran
 
-from torchmigrate import surveys
 from torchmigrate.base.text import UserError
-from torchmigrate.config import config_file, resolve
-from torchmigrate.config.settings import KEYS
-from torchmigrate.rules import packs, reader
-from torchmigrate.surveys import catalog_rows
+from torchmigrate.config import config_file
+from torchmigrate.config.keys import KEYS
+from torchmigrate.rules import packs
+from torchmigrate.surveys import api_catalog
 
 jsonschema = pytest.importorskip("jsonschema", reason="schemas are checked with jsonschema")
 NAMES = ("config", "pyproject", "rule", "catalog")
-SCHEMAS = {name: json.loads(resolve.read(name)) for name in NAMES}
+SCHEMAS = {name: json.loads(config_file.schema(name)) for name in NAMES}
 
 
 def takes(name: str, data: object) -> bool:
@@ -61,10 +60,10 @@ def test_the_command_prints_them(cli: Callable[..., Ran], here: Path) -> None:
 def test_the_keys_are_those_of_the_readers() -> None:
     rule, api = SCHEMAS["rule"]["properties"], SCHEMAS["catalog"]["properties"]["api"]["items"]["properties"]
     assert SCHEMAS["config"]["properties"].keys() == KEYS.keys()
-    assert rule.keys() == reader.KEYS["rule"].keys()
+    assert rule.keys() == packs.KEYS["rule"].keys()
     for table in ("rewrite", "case", "where", "pattern"):
-        assert rule[table]["items"]["properties"].keys() == reader.KEYS[table].keys()
-    assert api.keys() == set(catalog_rows._KEYS)
+        assert rule[table]["items"]["properties"].keys() == packs.KEYS[table].keys()
+    assert api.keys() == set(api_catalog._KEYS)
 
 
 # ---- what is right
@@ -244,7 +243,7 @@ def reads_rule(data: dict[str, Any], directory: Path) -> bool:
     file.write_text(toml_of(data), encoding="utf-8")
     try:
         packs.load_rule(file)
-    except reader.PackError:
+    except packs.PackError:
         return False
     return True
 
@@ -297,8 +296,8 @@ def reads_rows(data: dict[str, Any], directory: Path) -> bool:
     file = directory / "rows.toml"
     file.write_text(toml_of(data), encoding="utf-8")
     try:
-        surveys.catalog_rows.read(file)
-    except reader.PackError:
+        api_catalog.read(file)
+    except packs.PackError:
         return False
     return True
 

@@ -23,7 +23,7 @@ from conftest import ROOT, Ran, git
 
 from torchmigrate import __version__
 from torchmigrate.base.text import UserError
-from torchmigrate.fleet import listing, processes
+from torchmigrate.fleet import processes, repositories
 from torchmigrate.fleet.processes import PATIENCE, Workers, start_line
 from torchmigrate.fleet.task import Outcome, Store, Task
 from torchmigrate.verify import backends
@@ -76,8 +76,8 @@ def results(out: Path) -> dict[str, bytes]:
 # ---- the list
 
 
-def read(tmp_path: Path, text: str) -> list[listing.Source]:
-    return listing.read(tmp_path / "r.txt", text)[0]
+def read(tmp_path: Path, text: str) -> list[repositories.Source]:
+    return repositories.read(tmp_path / "r.txt", text)[0]
 
 
 def test_a_list(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_password_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_what_stands_there_twice_counts_once(tmp_path: Path) -> None:
-    sources, notes = listing.read(tmp_path / "r.txt", "x\nx\nx@v1\n./x\n")
+    sources, notes = repositories.read(tmp_path / "r.txt", "x\nx\nx@v1\n./x\n")
     assert [s.place.rpartition(":")[2] for s in sources] == ["1", "3"]
     assert len(notes) == 2
     assert notes[0].startswith(f"{tmp_path}/r.txt:2: ")
@@ -136,14 +136,14 @@ def test_two_of_one_name(tmp_path: Path) -> None:
 )
 def test_a_bad_line(text: str, line: int, said: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        listing.read(tmp_path / "r.txt", text)
+        repositories.read(tmp_path / "r.txt", text)
     assert f"r.txt:{line}: " in caught.value.message
     assert said in caught.value.message
 
 
 def test_an_empty_list(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="names no repository"):
-        listing.read(tmp_path / "r.txt", "# nothing\n")
+        repositories.read(tmp_path / "r.txt", "# nothing\n")
 
 
 # ---- a run

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from torchmigrate.apply import baseline
 from torchmigrate.base.text import UserError
+from torchmigrate.cli.migration import baseline
 from torchmigrate.config import config_file
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
@@ -27,7 +27,7 @@ from torchmigrate.rules.model import PackError, Ruleset
 from torchmigrate.source import notebook
 from torchmigrate.source.encoding import UnreadableSource, decode
 from torchmigrate.source.notebook import UnreadableNotebook
-from torchmigrate.surveys import catalog_rows as catalog
+from torchmigrate.surveys import api_catalog as catalog
 
 ROOT = Path(__file__).parents[2]
 SEEDS = ROOT / "tests" / "data" / "fuzz"

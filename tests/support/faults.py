@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from torchmigrate.base import file_io
+from torchmigrate.base import system
 
 KILLED = 137
 _CALLS = (
@@ -43,7 +43,7 @@ class Points:
         for name in _CALLS:
             setattr(os, name, self._before(name, getattr(os, name)))
         os.open = self._os_open(os.open)
-        file_io._rename = self._before("rename", file_io._rename)
+        system._rename = self._before("rename", system._rename)
         io.open = builtins.open = self._open(builtins.open)  # type: ignore[assignment]
         import git
 

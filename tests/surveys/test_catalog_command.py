@@ -13,8 +13,8 @@ from conftest import Ran, python, write_tree
 from torchmigrate.formats import catalog
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import PackError
-from torchmigrate.surveys import catalog_rows
-from torchmigrate.surveys.catalog_rows import BACKENDS, VERDICTS, Row
+from torchmigrate.surveys import api_catalog
+from torchmigrate.surveys.api_catalog import BACKENDS, VERDICTS, Row
 
 Cli = Callable[..., Ran]
 
@@ -59,9 +59,9 @@ rule = ["hazard/cuda-only", "stream/stream"]
 """
 
 
-def read(tmp_path: Path, text: str = ROWS) -> catalog_rows.Catalog:
+def read(tmp_path: Path, text: str = ROWS) -> api_catalog.Catalog:
     file = write_tree(tmp_path, {"catalog/zzz.toml": text}) / "catalog" / "zzz.toml"
-    return catalog_rows.gather([file], packs.load(cases=False).rules)
+    return api_catalog.gather([file], packs.load(cases=False).rules)
 
 
 def rows(tmp_path: Path) -> dict[str, Row]:
@@ -155,7 +155,7 @@ def test_an_error_says_where_and_how(tmp_path: Path, text: str, line: int, what:
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     file = write_tree(tmp_path, {"zzz.toml": b"\xff"}) / "zzz.toml"
     with pytest.raises(PackError, match=r"zzz\.toml:1: byte 0xff is not UTF-8\nhelp: save it as UTF-8"):
-        catalog_rows.gather([file])
+        api_catalog.gather([file])
 
 
 def test_the_command_lines_do_not_read_it(tmp_path: Path) -> None:

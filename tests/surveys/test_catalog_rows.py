@@ -23,8 +23,8 @@ from torchmigrate import runtime
 from torchmigrate.diagnostics.finding import Safety
 from torchmigrate.formats.catalog import NAMES, paragraph
 from torchmigrate.rules import packs
-from torchmigrate.surveys import catalog_rows
-from torchmigrate.surveys.catalog_rows import (
+from torchmigrate.surveys import api_catalog
+from torchmigrate.surveys.api_catalog import (
     BACKENDS,
     DIFFERENT,
     HELPER,
@@ -51,7 +51,7 @@ SOURCE = re.compile(r"https://\S+|pytorch #\d+( .*)?|(torch|aten|c10|test|tools|
 
 @cache
 def rows() -> dict[str, Row]:
-    return dict(catalog_rows.load().rows)
+    return dict(api_catalog.load().rows)
 
 
 @cache
@@ -92,7 +92,7 @@ def test_the_list_of_public_names_is_torch_s() -> None:
 
 
 def test_what_a_typed_name_can_be() -> None:
-    public = catalog_rows.public
+    public = api_catalog.public
     assert public("torch.relu") == public("th.relu") == ["torch.relu"]
     assert public("F.relu") == ["torch.nn.functional.relu"]
     assert public("relu")[:2] == ["torch.relu", "torch.Tensor.relu"]
@@ -147,7 +147,7 @@ def test_a_row_that_is_deleted_from_its_file_is_missed(tmp_path: Path) -> None:
     shorter = tmp_path / chosen.path.name
     shorter.write_text("[[api]]".join([head, *kept]), encoding="utf-8")
     files = [shorter if path == chosen.path else path for path in {row.path for row in rows().values()}]
-    assert chosen.name in missing(walked(), catalog_rows.gather(files).rows)
+    assert chosen.name in missing(walked(), api_catalog.gather(files).rows)
 
 
 # ---- what rows name
@@ -443,4 +443,4 @@ def test_all_rows_as_text_and_markdown(cli: Cli) -> None:
 
 
 def test_loading_is_quick() -> None:
-    assert min(cpu_seconds(catalog_rows.load) for _ in range(3)) < 1  # 0.15 s, if the machine is quiet
+    assert min(cpu_seconds(api_catalog.load) for _ in range(3)) < 1  # 0.15 s, if the machine is quiet

@@ -10,9 +10,8 @@ import pytest
 from conftest import Ran, write_tree
 
 from torchmigrate.config.settings import Settings
-from torchmigrate.surveys import catalog_rows
-from torchmigrate.surveys.catalog_rows import BACKENDS, Row
-from torchmigrate.surveys.catalog_usage import survey
+from torchmigrate.surveys import api_catalog
+from torchmigrate.surveys.api_catalog import BACKENDS, Row, survey
 
 Cli = Callable[..., Ran]
 
@@ -33,12 +32,12 @@ KINDS = {
 }
 
 
-def some_catalog() -> catalog_rows.Catalog:
+def some_catalog() -> api_catalog.Catalog:
     verdicts = dict.fromkeys(BACKENDS, "works")
     row = Row("", "", verdicts, "reported", ("stream/stream",), "", "", "", "torch", "", "", Path(), 1)
     from dataclasses import replace
 
-    return catalog_rows.Catalog({name: replace(row, name=name, kind=kind) for name, kind in sorted(KINDS.items())})
+    return api_catalog.Catalog({name: replace(row, name=name, kind=kind) for name, kind in sorted(KINDS.items())})
 
 
 def used(tmp_path: Path, text: str, **files: str) -> dict[str, int]:

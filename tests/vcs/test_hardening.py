@@ -16,8 +16,8 @@ import pytest
 from conftest import Ran, git, write_tree
 
 from torchmigrate.base.text import UserError
+from torchmigrate.fleet.repositories import origin, take
 from torchmigrate.fleet.task import Task
-from torchmigrate.fleet.tree import origin, take
 from torchmigrate.vcs import git_tree, hardening
 
 Cli = Callable[..., Ran]

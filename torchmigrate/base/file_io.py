@@ -7,88 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 import stat
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO
 
 from torchmigrate.base import limits, system
-
-# Flags of renameat2 (Linux) and renameatx_np (macOS).
-_NO_REPLACE, _EXCHANGE = (4, 2) if sys.platform == "darwin" else (1, 2)
-_UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM)
-_AT_FDCWD = -2 if sys.platform == "darwin" else -100
-
-
-def exchange(one: str, other: str, directory: int | None) -> bool:
-    """Exchange two names in one step; return False if the system or the file system cannot. Raises OSError."""
-    return _rename(one, other, directory, _EXCHANGE)
-
-
-def without_replacing(old: str, new: str, directory: int | None) -> bool:
-    """Rename a file; return False if nothing here can do so without a risk to replace one. Raises FileExistsError."""
-    if _rename(old, new, directory, _NO_REPLACE):
-        return True
-    try:
-        os.link(old, new, src_dir_fd=directory, dst_dir_fd=directory)
-    except FileExistsError:
-        raise
-    except (OSError, NotImplementedError):
-        return False
-    os.unlink(old, dir_fd=directory)
-    return True
-
-
-def is_written(handle: int) -> bool:
-    """Return whether some program has this file open for writing, as far as the system tells: Linux grants no lease."""
-    if sys.platform != "linux":
-        return False
-    import fcntl
-
-    try:
-        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except BlockingIOError:
-        return True
-    except OSError:  # another user's file, or a file system without leases
-        return False
-    return False
-
-
-def _rename(old: str, new: str, directory: int | None, flag: int) -> bool:
-    call = _system_call()
-    if call is None:
-        return False
-    at = _AT_FDCWD if directory is None else directory
-    if call(at, os.fsencode(old), at, os.fsencode(new), flag) == 0:
-        return True
-    import ctypes
-
-    number = ctypes.get_errno()
-    if number in _UNKNOWN:
-        return False
-    raise OSError(number, os.strerror(number), new)
-
-
-@functools.cache
-def _system_call() -> Callable[..., int] | None:
-    name = {"linux": "renameat2", "darwin": "renameatx_np"}.get(sys.platform)
-    try:
-        import ctypes
-
-        call = getattr(ctypes.CDLL(None, use_errno=True), name) if name else None
-    except (OSError, AttributeError):  # a C library without it
-        return None
-    if call is not None:
-        call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
-        call.restype = ctypes.c_int
-    return call
-
 
 # O_NONBLOCK and O_NOCTTY do not exist on Windows, where opening a file never waits.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
@@ -253,7 +180,7 @@ class _Folder:
         while True:
             try:
                 with self.open(name) as file:
-                    if not is_written(file.fileno()):
+                    if not system.is_written(file.fileno()):
                         return _read_all(file, len(data), name) == data
             except (OSError, NotWritten):
                 return False
@@ -295,7 +222,7 @@ class _Folder:
         self._refuse_other(name)
         temporary = self.temporary(data, None)
         try:
-            if not without_replacing(self.at(temporary), self.at(name), self.handle):
+            if not system.without_replacing(self.at(temporary), self.at(name), self.handle):
                 self._refuse_other(name)
                 os.replace(self.at(temporary), self.at(name), src_dir_fd=self.handle, dst_dir_fd=self.handle)
         except FileExistsError:
@@ -340,7 +267,7 @@ class _Folder:
             self._forget(temporary)
             raise NotWritten(_CHANGED)
         ours = self.version(temporary)
-        if not exchange(self.at(temporary), self.at(name), self.handle):
+        if not system.exchange(self.at(temporary), self.at(name), self.handle):
             self.replace(temporary, name)
             return
         if self.settled(temporary, before):
@@ -366,11 +293,11 @@ class _Folder:
         for _ in range(_TRIES):
             if expected is None:
                 with contextlib.suppress(FileExistsError):
-                    if without_replacing(self.at(saved), self.at(name), self.handle):
+                    if system.without_replacing(self.at(saved), self.at(name), self.handle):
                         return
                 break
             put = self.version(saved)
-            if not exchange(self.at(saved), self.at(name), self.handle):
+            if not system.exchange(self.at(saved), self.at(name), self.handle):
                 break
             if self.version(saved) == expected:
                 self._forget(saved)

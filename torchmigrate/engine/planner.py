@@ -22,12 +22,12 @@ from torchmigrate.helper.placement import placement
 from torchmigrate.project import discovery, mocks
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.discovery import EVERYTHING, Selection
+from torchmigrate.project.text_rules import TextRules, text_rules
 from torchmigrate.rewriting.native_style import chooses
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Prefilter, Ruleset, prefilter
 from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.scope import tree_of
-from torchmigrate.textcheck.rules import TextRules, text_rules
 from torchmigrate.worlds.check import Check, Held, Rewritten
 
 if TYPE_CHECKING:

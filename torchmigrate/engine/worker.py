@@ -20,6 +20,7 @@ from torchmigrate.diagnostics import suppressions
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Skipped, Unchanged
 from torchmigrate.helper.vendoring import Unbound
 from torchmigrate.project.context import ProjectContext
+from torchmigrate.project.text_rules import with_shell_findings
 from torchmigrate.rewriting import notebook_results
 from torchmigrate.rewriting.rewrite import Outcome, RewriteError, inspect, reported, rewrite
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
@@ -29,7 +30,6 @@ from torchmigrate.source import encoding, notebook
 from torchmigrate.source.edits import flatten
 from torchmigrate.source.encoding import Source, UnreadableSource
 from torchmigrate.source.notebook import UnreadableNotebook
-from torchmigrate.textcheck.rules import with_shell_findings
 from torchmigrate.worlds.check import Rewritten
 
 SKIPS = "# torchmigrate: skip-file"

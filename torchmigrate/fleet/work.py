@@ -25,9 +25,9 @@ from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Status
 from torchmigrate.engine import divide, planner
 from torchmigrate.engine.divide import Step
 from torchmigrate.engine.planner import Input, Plan
-from torchmigrate.fleet import tree
+from torchmigrate.fleet import repositories
+from torchmigrate.fleet.repositories import Origin, Tree, git, scratch_repository
 from torchmigrate.fleet.task import Outcome, Summary, Task, digest_of, failure
-from torchmigrate.fleet.tree import Origin, Tree, git, scratch_repository
 from torchmigrate.formats import json as findings_json
 from torchmigrate.formats import markdown
 from torchmigrate.formats.model import Report
@@ -156,11 +156,11 @@ def _os_error(error: OSError) -> str:
 
 
 def _work(task: Task, scratch: Path) -> Outcome:
-    origin = tree.origin(task)
+    origin = repositories.origin(task)
     digest = digest_of(task, [origin.location, origin.inside, origin.commit]) if origin.commit else None
     if digest is not None and digest == task.known:
         return Outcome(task.name, None)
-    taken = tree.take(origin, scratch, "tree")
+    taken = repositories.take(origin, scratch, "tree")
     settings = _settings(task, taken)
     given = _prepare(taken, settings)
     if digest is None:

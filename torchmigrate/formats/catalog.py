@@ -11,7 +11,7 @@ from typing import Any
 
 from torchmigrate.base.text import listed
 from torchmigrate.diagnostics.finding import Finding
-from torchmigrate.surveys.catalog_rows import (
+from torchmigrate.surveys.api_catalog import (
     BACKENDS,
     DIFFERENT,
     HELPER,

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.base.text import UserError
-from torchmigrate.config.resolve import pack_errors, settings_for
+from torchmigrate.config.config_file import pack_errors, settings_for
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Finding, Unchanged
 from torchmigrate.engine import planner
 from torchmigrate.engine.divide import Choices, Group, Key
 from torchmigrate.formats.model import Report
 from torchmigrate.lsp.documents import File
 from torchmigrate.project.context import ProjectContext, project_root
+from torchmigrate.project.text_rules import text_rules
 from torchmigrate.rules import packs
-from torchmigrate.textcheck.rules import text_rules
 
 if TYPE_CHECKING:
     from torchmigrate.config.settings import Settings

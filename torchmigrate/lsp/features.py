@@ -14,7 +14,7 @@ from pygls.lsp.server import LanguageServer
 
 from torchmigrate import __version__
 from torchmigrate.base.text import UserError, listed
-from torchmigrate.config.resolve import pack_errors
+from torchmigrate.config.config_file import pack_errors
 from torchmigrate.formats import catalog
 from torchmigrate.formats.markdown import code, plain
 from torchmigrate.lsp.actions import KINDS, Client, Menu
@@ -24,9 +24,8 @@ from torchmigrate.lsp.session import Session
 from torchmigrate.project.context import ProjectContext, project_root
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source.encoding import Source
-from torchmigrate.surveys import catalog_rows
-from torchmigrate.surveys.catalog_rows import HELPER, LEFT, VERDICTS, Catalog, Row
-from torchmigrate.surveys.catalog_usage import Found, Lookup
+from torchmigrate.surveys import api_catalog
+from torchmigrate.surveys.api_catalog import HELPER, LEFT, VERDICTS, Catalog, Found, Lookup, Row
 
 
 def hover(analysis: Analysis, uri: str, position: Position, markdown: bool) -> Hover | None:
@@ -63,7 +62,7 @@ def _found(analysis: Analysis, source: Source, offset: int) -> Found | None:
 @cache
 def rows(rule_paths: tuple[Path, ...]) -> Catalog:
     """Return the catalog, including that of the project's own packs; cached, as reading it takes a moment."""
-    return catalog_rows.load(rule_paths)
+    return api_catalog.load(rule_paths)
 
 
 def _lines(found: Found, analysis: Analysis) -> Iterator[str]:

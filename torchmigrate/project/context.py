@@ -19,8 +19,8 @@ from torchmigrate.project.class_hierarchy import ClassHierarchy
 from torchmigrate.project.compiled_operators import CompiledOperators
 from torchmigrate.project.helper_file import NAMES, PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import Components, Import, ImportIndex
+from torchmigrate.project.packaging import torch_floor
 from torchmigrate.project.process_facts import UnderDefault
-from torchmigrate.project.torch_floor import torch_floor
 from torchmigrate.source import notebook
 from torchmigrate.source.encoding import HELPER_MARK, helper_hidden, occurs_in_code
 from torchmigrate.syntax.resolver import Resolver
@@ -45,11 +45,11 @@ class ProjectContext:
     torch: str | None = None
     own: ProjectHelper | None = None
     texts: Mapping[str, bytes] = field(default_factory=dict)  # overlay: contents by path that replace those on disk
-    fixing: frozenset[str] | None = None  # packs whose fixes are applied (engine.per_pack); None: all
-    # accepted findings by path, as (rule, start) (engine.per_choice); None: all
+    fixing: frozenset[str] | None = None  # packs whose fixes are applied (engine.divide); None: all
+    # accepted findings by path, as (rule, start) (engine.divide); None: all
     accepted: Mapping[str, frozenset[tuple[str, int]]] | None = None
     helpers: frozenset[str] = frozenset()  # paths of the helper's copies that files of this run import
-    # spans of the original text whose fixes the worlds check holds back, by path, with the reasons (engine.checking)
+    # spans of the original text whose fixes the worlds check holds back, by path, with the reasons (engine.planner)
     held: Mapping[str, Mapping[tuple[int, int], str]] = field(default_factory=dict)
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     _scopes: dict[str, Scope | None] = field(default_factory=dict, compare=False, repr=False)

@@ -36,7 +36,7 @@ class DiscoveredFile:
     path: Path
     skipped_reason: str | None = None
     error: str | None = None
-    text: bool = False  # not Python: read by text rules (package textcheck)
+    text: bool = False  # not Python: read by text rules (project/text_rules.py)
     named: bool = False  # given on the command line
 
 

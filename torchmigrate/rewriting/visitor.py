@@ -12,13 +12,13 @@ from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers import registry
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.registry import rewrite_by_patterns
+from torchmigrate.project.text_rules import NONE, TextRules, text_rules
 from torchmigrate.rules.model import NODE_KINDS, Prefilter, Rule, Ruleset, prefilter, words_in
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import HELPER, spelled
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import literal_getattr
 from torchmigrate.syntax.scope import Scope, bind_target, children, first_line, function_scope
-from torchmigrate.textcheck.rules import NONE, TextRules, text_rules
 from torchmigrate.torch_api.names import SETTINGS, canonical, string_kind
 
 Handler = Callable[[RuleContext], Iterator[Finding]]

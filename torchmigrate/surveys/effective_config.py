@@ -15,13 +15,14 @@ from typing import Any
 from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
-from torchmigrate.config.settings import KEYS, Settings
+from torchmigrate.config.keys import KEYS
+from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics import suppressions
 from torchmigrate.project import context, discovery, helper_file
 from torchmigrate.project import context as facts
 from torchmigrate.project.helper_parts import is_current
 from torchmigrate.project.import_graph import module_stem
-from torchmigrate.project.torch_floor import torch_floor
+from torchmigrate.project.packaging import torch_floor
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Ruleset

@@ -18,18 +18,18 @@ import typer
 from torchmigrate.base.text import UserError, columns, counted, did_you_mean
 from torchmigrate.cli.output import coloured, colours, emit
 from torchmigrate.config import config_file as config_
-from torchmigrate.config.resolve import check_folders, known, pack_errors, split_names
+from torchmigrate.config.config_file import check_folders, known, pack_errors, split_names
 from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.formats import catalog, diff
 from torchmigrate.formats import catalog as report
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Rule, Ruleset
-from torchmigrate.surveys import catalog_rows
-from torchmigrate.surveys.catalog_rows import BACKENDS, MISSING, Row
+from torchmigrate.surveys import api_catalog
+from torchmigrate.surveys.api_catalog import BACKENDS, MISSING, Row
 
 if TYPE_CHECKING:
     from torchmigrate.cli.parameters import CatalogFormat
-    from torchmigrate.surveys.catalog_usage import Usage
+    from torchmigrate.surveys.api_catalog import Usage
 
 
 def run(
@@ -44,16 +44,14 @@ def run(
     settings = config_.load([project or Path()])
     backends = _backends(backend or ())
     with pack_errors():
-        found = catalog_rows.load(settings.rule_paths)
+        found = api_catalog.load(settings.rule_paths)
     rows = [row for row in _matching(found, names or ()) if not backend or row.departs(backends)]
     here = Path(os.path.realpath(os.curdir))
     if project is None:
         emit(_render(report.Selection(rows, report.every(backends)), output_format, output), output)
         print(counted(len(rows), "API"), file=sys.stderr)
         return 0
-    from torchmigrate.surveys import catalog_usage
-
-    used = catalog_usage.survey(project, settings, found)
+    used = api_catalog.survey(project, settings, found)
     rows = sorted((row for row in rows if row.name in used.places), key=lambda row: -len(used.places[row.name]))
     selection = report.Selection(rows, report.every(backends), used.places, here)
     emit(_render(selection, output_format, output), output)
@@ -74,7 +72,7 @@ def _known() -> str:
     return f"known: {', '.join(BACKENDS)}"
 
 
-def _matching(found: catalog_rows.Catalog, names: Sequence[str]) -> list[Row]:
+def _matching(found: api_catalog.Catalog, names: Sequence[str]) -> list[Row]:
     """Return the rows that the names cover; raises UserError for a name that covers none."""
     for name in names:
         if not found.matching([name]):
@@ -153,10 +151,10 @@ def explain(name: str) -> int:
         sys.stdout.flush()
         return listing([name])
     with pack_errors():
-        rows = catalog_rows.load(config_.load([Path()]).rule_paths)
+        rows = api_catalog.load(config_.load([Path()]).rule_paths)
     api = _api_name(name)
-    meant = catalog_rows.public(api)
-    listed = api.rpartition(".")[0] in catalog_rows.public_names()
+    meant = api_catalog.public(api)
+    listed = api.rpartition(".")[0] in api_catalog.public_names()
     row = rows.row(api) if listed else rows.find(api)  # what a class says is not true of all its members
     unknown = row is None and _is_public_torch(api, rows)
     found = _rules_of(row, ruleset, name) if row else exact_handlers(ruleset, name)
@@ -171,7 +169,7 @@ def explain(name: str) -> int:
     else:
         known = [*ruleset.rules, *(key for r in ruleset.rules.values() for key in r.keys()), *rows.rows]
         near = difflib.get_close_matches(api.rpartition(".")[2], _last_names(), 1, 0.8)
-        known = [key for key in known if "*" not in key] + [full for last in near for full in catalog_rows.public(last)]
+        known = [key for key in known if "*" not in key] + [full for last in near for full in api_catalog.public(last)]
         help = did_you_mean(name, known) or "see `torchmigrate rules` and `torchmigrate catalog`"
         raise UserError(f"neither a rule nor an API of torch is called `{name}`", help)
     if found:
@@ -179,7 +177,7 @@ def explain(name: str) -> int:
     return 0
 
 
-def _explain_public(names: Sequence[str], rows: catalog_rows.Catalog, ruleset: Ruleset) -> list[Rule]:
+def _explain_public(names: Sequence[str], rows: api_catalog.Catalog, ruleset: Ruleset) -> list[Rule]:
     """Print what becomes of public names of torch, of which most have no row; return the rules about them."""
     known = [row for row in map(rows.row, names) if row]
     for number, row in enumerate(known[:_MEANT]):
@@ -210,7 +208,7 @@ _MEANT = 3  # APIs of one last name that are told
 
 def _last_names() -> list[str]:
     """Return the last parts of all public names."""
-    return sorted({name for names in catalog_rows.public_names().values() for name in names})
+    return sorted({name for names in api_catalog.public_names().values() for name in names})
 
 
 def _render_rules(rules: Sequence[Rule]) -> str:
@@ -236,7 +234,7 @@ def _api_name(name: str) -> str:
     return f"torch.Tensor{bare}" if bare.startswith(".") else bare
 
 
-def _is_public_torch(api: str, rows: catalog_rows.Catalog) -> bool:
+def _is_public_torch(api: str, rows: api_catalog.Catalog) -> bool:
     """Return whether an API would have a row if torch had it; a pattern such as `torch.cuda.*` then says nothing."""
     module, _, last = api.rpartition(".")
     return rows.row(module) is not None and not last.startswith("_")

@@ -65,9 +65,9 @@ def config(
 
     given = {name: value for name, value in given.items() if name not in ("paths", "schema", "output_format", "output")}
     if schema:
-        from torchmigrate.config import resolve
+        from torchmigrate.config import config_file
 
-        emit([resolve.read(schema.value)], output)
+        emit([config_file.schema(schema.value)], output)
     else:
         emit(
             [_render(paths or [Path()], given, output_format, output is None).encode(errors="surrogateescape")], output
@@ -77,7 +77,7 @@ def config(
 
 def _render(paths: list[Path], given: dict[str, object], output_format: ConfigFormat, to_stdout: bool) -> str:
     from torchmigrate.cli.output import colours
-    from torchmigrate.config.resolve import pack_errors, settings_for
+    from torchmigrate.config.config_file import pack_errors, settings_for
     from torchmigrate.formats import effective_config as report
     from torchmigrate.surveys import effective_config
 
@@ -116,7 +116,7 @@ def helper(
     from torchmigrate.cli.migration import run
     from torchmigrate.cli.parameters import Format
     from torchmigrate.cli.selection import Request
-    from torchmigrate.config.resolve import pack_errors, settings_for
+    from torchmigrate.config.config_file import pack_errors, settings_for
     from torchmigrate.diagnostics.finding import Changed, Failed
     from torchmigrate.engine import planner
 

@@ -81,7 +81,7 @@ def fleet(
     if push and check:
         raise UserError("--push has nothing to push: --check makes no patches", "leave one of them out")
     tasks, notes = _tasks(repos, locals())
-    from torchmigrate.config.resolve import cores
+    from torchmigrate.config.config_file import cores
     from torchmigrate.fleet import processes
     from torchmigrate.fleet.task import Store
 
@@ -106,10 +106,10 @@ def _tasks(repos: Path, given: dict[str, Any]) -> tuple[list[Task], list[str]]:
     """Return the tasks and notes on the list, all checked before anything is fetched; raises UserError."""
     import shlex
 
-    from torchmigrate.fleet import listing
+    from torchmigrate.fleet import repositories
     from torchmigrate.fleet.task import Task
 
-    sources, notes = listing.read(repos, _text(repos))
+    sources, notes = repositories.read(repos, _text(repos))
     flags = _flags(given)
     try:
         words = tuple(shlex.split(given["verify"] or ""))
@@ -144,12 +144,12 @@ def _text(repos: Path) -> str:
 
 def _flags(given: dict[str, Any]) -> dict[str, Any]:
     """Return the settings for all repositories, checked as in other commands; raises UserError."""
-    from torchmigrate.config import config_file, resolve
+    from torchmigrate.config import config_file
     from torchmigrate.config.settings import Settings
 
-    flags = resolve.flags(**{name: given[name] for name in _SETTINGS})
-    resolve.check_names(config_file.override(Settings(), **flags), None, given)
-    flags["extend_exclude"] = [resolve.excluding(glob) for glob in given["exclude"] or ()] or None
+    flags = config_file.flags(**{name: given[name] for name in _SETTINGS})
+    config_file.check_names(config_file.override(Settings(), **flags), None, given)
+    flags["extend_exclude"] = [config_file.excluding(glob) for glob in given["exclude"] or ()] or None
     found = {name: list(value) if isinstance(value, tuple) else value for name, value in flags.items()}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -232,7 +232,7 @@ def _describe(summary: Summary) -> str:
 
 def _push(tasks: Sequence[Task], found: Fleet, store: Store, scratch: Path, when: Push, say: Say) -> int:
     """Push the branches of all that was migrated from a URL, each after a dry run; return how many were refused."""
-    from torchmigrate.fleet import tree
+    from torchmigrate.fleet import repositories
 
     refused = 0
     for task, summary in zip(tasks, found.summaries, strict=True):
@@ -243,7 +243,7 @@ def _push(tasks: Sequence[Task], found: Fleet, store: Store, scratch: Path, when
             say(f"{task.name}: not pushed, as your list has a path: git fetch {bundle} {task.branch}")
             continue
         try:
-            tree.push(task.location, summary["commit"], bundle, task.branch, scratch, now=when is Push.NOW)
+            repositories.push(task.location, summary["commit"], bundle, task.branch, scratch, now=when is Push.NOW)
         except UserError as error:
             refused += 1
             print(UserError(f"{task.name}: not pushed: {error.message}", error.help), file=sys.stderr)

@@ -69,7 +69,7 @@ def report(
     """
     given = {name: value for name, value in locals().items() if name in _READ}
     from torchmigrate.cli.output import Progress, emit
-    from torchmigrate.config.resolve import cores, pack_errors, settings_for
+    from torchmigrate.config.config_file import cores, pack_errors, settings_for
 
     named = tuple(paths or [Path()])
     settings = settings_for(named, **given)
@@ -97,7 +97,7 @@ def start(
     """
     from torchmigrate.apply import journal
     from torchmigrate.cli.output import Progress, colours
-    from torchmigrate.config.resolve import cores, pack_errors, settings_for
+    from torchmigrate.config.config_file import cores, pack_errors, settings_for
     from torchmigrate.formats.portability import text
 
     if not os.path.lexists(path):
@@ -130,7 +130,7 @@ def _python_of(path: Path) -> str:
 
 def _programs(path: Path, settings: Settings, root: Path) -> tuple[str, ...]:
     """Return the program that a person would start first, and then the files that it reads; or nothing."""
-    from torchmigrate.project.programs import of_project
+    from torchmigrate.project.import_graph import of_project
 
     top = Path(os.path.realpath(root))
     programs = of_project(top, (path,), settings)
@@ -170,7 +170,7 @@ def _survey(
 ) -> Survey:
     from torchmigrate.config import config_file
     from torchmigrate.project import context
-    from torchmigrate.project.torch_floor import torch_floor
+    from torchmigrate.project.packaging import torch_floor
     from torchmigrate.rules import packs
     from torchmigrate.surveys import portability
     from torchmigrate.surveys.portability import Survey

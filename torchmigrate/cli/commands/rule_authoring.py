@@ -12,7 +12,7 @@ from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError, counted
 from torchmigrate.cli.commands.catalog import load
 from torchmigrate.config import config_file
-from torchmigrate.config.resolve import known, pack_errors
+from torchmigrate.config.config_file import known, pack_errors
 from torchmigrate.engine import case_runner
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Rule

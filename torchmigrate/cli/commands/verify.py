@@ -118,7 +118,7 @@ def verify(
     from torchmigrate.base.text import print_fitted
     from torchmigrate.cli import selection
     from torchmigrate.cli.output import emit
-    from torchmigrate.config.resolve import pack_errors
+    from torchmigrate.config.config_file import pack_errors
     from torchmigrate.verify import session
     from torchmigrate.verify.verdict import Limits, exit_status
 

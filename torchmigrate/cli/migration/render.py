@@ -12,7 +12,7 @@ from torchmigrate.base.text import counted, print_fitted, visible
 from torchmigrate.cli import output, selection
 from torchmigrate.cli.output import Progress
 from torchmigrate.cli.selection import Request
-from torchmigrate.config.resolve import pack_errors
+from torchmigrate.config.config_file import pack_errors
 from torchmigrate.diagnostics.finding import Failed, FileResult
 from torchmigrate.formats.model import Report
 
@@ -60,10 +60,10 @@ def _from_project(report: Report, request: Request, settings: Settings) -> Repor
 
 def _order(plan: Plan, request: Request, settings: Settings) -> Sequence[str]:
     """Return the files that the project's first program reads, which come first in what is left."""
-    from torchmigrate.project import programs
+    from torchmigrate.project import import_graph
 
-    known = programs.Programs(plan.facts.index) if plan.facts else None
-    known = known or programs.of_project(settings.root, request.paths, settings)
+    known = import_graph.Programs(plan.facts.index) if plan.facts else None
+    known = known or import_graph.of_project(settings.root, request.paths, settings)
     first = known.first()
     return known.reads(first) if first else ()
 

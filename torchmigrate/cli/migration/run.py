@@ -17,7 +17,7 @@ from torchmigrate.cli import selection
 from torchmigrate.cli.migration import dirty
 from torchmigrate.cli.migration.render import planned, tell
 from torchmigrate.cli.selection import Request
-from torchmigrate.config.resolve import cores, settings_for
+from torchmigrate.config.config_file import cores, settings_for
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult
 from torchmigrate.formats.model import Report
 

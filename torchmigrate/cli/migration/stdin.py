@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torchmigrate.cli import output
 from torchmigrate.cli.migration import render
 from torchmigrate.cli.output import Progress
-from torchmigrate.config.resolve import pack_errors, settings_for
+from torchmigrate.config.config_file import pack_errors, settings_for
 from torchmigrate.diagnostics.finding import Changed, FileResult, Unchanged
 from torchmigrate.engine import planner
 from torchmigrate.project.discovery import Selection

@@ -1,21 +1,29 @@
-"""Fixers for processes beside each other: DistributedDataParallel, FSDP, and tensors in memory that they share."""
+"""Fixers for several processes: process groups, DistributedDataParallel, FSDP, and tensors that they share.
+
+The backend of a process group is "nccl" where one is chosen, compared, listed or asked for.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.fixers.hazard.float64 import names_device
+from torchmigrate.fixers.device import device_defaults
+from torchmigrate.fixers.hazard.mps import names_device
+from torchmigrate.project.process_facts import starts_nccl
 from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import first_call, is_for_devices
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import identifiers_in, spell, spelled, strings_in
-from torchmigrate.syntax.resolver import chain_of, leaves_block
-from torchmigrate.torch_api.backends import having
+from torchmigrate.semantic.references import helper_function, identifiers_in, reads_of, spell, spelled, strings_in
+from torchmigrate.source.edits import Edit
+from torchmigrate.syntax.resolver import chain_of, last_name, leaves_block
+from torchmigrate.syntax.scope import FUNCTIONS, function_scope
+from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER, having
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
 _WORDS = ("world", "rank", "distrib", "ddp", "parallel", "process", "gpu", "device", "accelerat", *having("helper"))
@@ -72,10 +80,10 @@ def mps(context: RuleContext) -> Iterator[Finding]:
 def _first_unguarded(module: SemanticModel, names: tuple[str, ...]) -> ast.Call | None:
     know_parents(module)
     calls = (n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) in names)
-    return min((call for call in calls if not _is_chosen(module, call)), key=module.span, default=None)
+    return min((call for call in calls if not _depends_on_processes(module, call)), key=module.span, default=None)
 
 
-def _is_chosen(module: SemanticModel, call: ast.Call) -> bool:
+def _depends_on_processes(module: SemanticModel, call: ast.Call) -> bool:
     """Return whether a test about processes or devices decides if a call runs."""
     below: ast.AST = call
     for up in module.ancestors(call):
@@ -132,3 +140,339 @@ def _chain(node: ast.expr) -> Iterator[ast.expr]:
     while isinstance(node, (ast.Call, ast.Attribute)):
         yield node
         node = node.func if isinstance(node, ast.Call) else node.value
+
+
+_BACKEND = re.compile(r"(^|_)backend$|dist_url_backend", re.I)
+_STARTS = ("init_process_group", "new_group", "init_distributed", "new_subgroups", "init_device_mesh")
+_HELPER = "accel.dist_backend()"
+_NCCL = ("nccl", "NCCL")
+
+
+_CHOICES = (
+    "the option takes nccl and gloo alone: on machines whose backend is xccl (XPU) or hccl (NPU) people add those "
+    "names, or leave `choices` out"
+)
+_TABLE = (
+    "a table from device types to backends has no row for other accelerators: `{}` is this machine's (xccl on XPU, "
+    "hccl on NPU, gloo on MPS and the CPU)"
+)
+_ASKED = (
+    "asks whether torch was built with NCCL, and is False where the backend is xccl, hccl or gloo: `{}` is this "
+    "machine's backend, whichever that is"
+)
+_WINDOWS = "CUDA on Windows has no NCCL, and gets gloo by this test alone"
+_OTHERS = "it names the backends of other machines, too"
+
+
+def nccl(context: RuleContext) -> Iterator[Finding]:
+    """Replace "nccl" by the helper's backend where it is given to torch, kept as a backend, or compared with one."""
+    node = context.node
+    if isinstance(node, ast.Call):
+        fixer = _asked if context.qualified == _ASKS else _handed_on
+        yield from fixer(context, node)
+        return
+    if context.qualified == _ASKS:
+        yield context.note("handed on as a function: it asks for NCCL alone")
+        return
+    found = list(_given_or_asked(context, node))
+    yield from found
+    if not found:
+        yield from _left(context)
+
+
+def _given_or_asked(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
+    plain = not isinstance(node, ast.Constant) or node.value in _NCCL
+    outer, up = node, context.parent
+    while isinstance(up, (ast.IfExp, ast.BoolOp)) and not (isinstance(up, ast.IfExp) and up.test is outer):
+        outer, up = up, context.module.parent(up)
+    if _is_behind_question(context.module, node):
+        yield context.left("behind a test for NCCL, which answers for CUDA alone")
+        return
+    match up:
+        case ast.Call() if outer in up.args and _callee(context, up) in _STARTS:
+            yield context.replace(node, _HELPER) if plain else _composed(context)
+        case ast.Call(args=[*_, ast.Constant(str(first)), last]) if last is outer and plain and _BACKEND.search(first):
+            if _callee(context, up) in ("get", "getenv", "getattr", "pop", "setdefault"):
+                yield context.replace(node, _HELPER)
+        case ast.keyword(arg):
+            yield from _keyword(context, node, outer, context.module.parent(up), arg or "", plain)
+        case ast.Assign() | ast.AnnAssign() if plain:
+            target = up.targets[0] if isinstance(up, ast.Assign) else up.target
+            if _BACKEND.search(_target(target)):
+                yield device_defaults.at_import_checked(context, node, _HELPER)
+        case ast.Compare(_, [ast.Eq() | ast.NotEq()], _) if plain and not (
+            isinstance(node, ast.Constant) and node.value == "NCCL"
+        ):
+            yield from _compared(context, up)
+        case ast.List() | ast.Tuple() | ast.Set() if plain:
+            yield from _listed(context, node, up)
+        case ast.arguments() if _BACKEND.search(_parameter(up, outer)):
+            if _settled(context, up, outer):
+                yield context.left("the helper is given it, and answers for this machine")
+            else:
+                yield context.note(
+                    "a parameter's default is nccl: hand it to `accel.dist_backend(...)` inside the function"
+                )
+        case ast.Dict(keys, values) if plain and outer in values:
+            key = keys[values.index(outer)]
+            if isinstance(key, ast.Constant) and _BACKEND.search(str(key.value)):
+                yield context.replace(
+                    node,
+                    _HELPER,
+                    Safety.UNSAFE,
+                    f"{context.rule.message}; the dict may be a configuration that is only read",
+                )
+            elif isinstance(key, ast.Constant) and key.value == "cuda":
+                others = _others(context.module, up)
+                yield context.left(_OTHERS) if others else context.note(_TABLE.format(_spelled(context)), blocks=False)
+
+
+def _left(context: RuleContext) -> Iterator[Finding]:
+    """Yield what is said of "nccl" where no backend is chosen."""
+    match context.parent:
+        case ast.Dict(keys) if context.node in keys:
+            yield context.left("a key of a table")
+        case ast.Compare():
+            yield context.left("what it is compared with is chosen elsewhere, or not known to be a backend")
+        case ast.Expr() | ast.Subscript():
+            return
+        case ast.Call(func) if last_name(func) in ("print", "getattr", "hasattr", "getLogger"):
+            return
+        case _:
+            yield context.left("nothing shows that a backend is chosen here")
+
+
+def _spelled(context: RuleContext) -> str:
+    return spell(_HELPER, spelled(context.module))
+
+
+_ASKS = "torch.distributed.is_nccl_available"
+
+
+def _asked(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
+    """Yield the finding for `dist.is_nccl_available()`; `"nccl" if ... else "gloo"` is the helper's answer."""
+    up = context.parent
+    match up:
+        case ast.IfExp(test, ast.Constant(str(first)), ast.Constant(str(second))) if test is call:
+            if (first, second) == ("nccl", "gloo"):
+                yield context.replace(up, _HELPER, Safety.UNSAFE, f"{context.rule.message}; {_WINDOWS}")
+                return
+    yield context.note(_ASKED.format(_spelled(context)))
+
+
+def _is_behind_question(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether code runs only where `dist.is_nccl_available()` holds, or does not."""
+    below = node
+    for up in module.ancestors(node):
+        if isinstance(up, (ast.If, ast.IfExp)) and up.test is not below and _asks_nccl(module, up.test):
+            return True
+        if isinstance(up, (*FUNCTIONS, ast.ClassDef)):
+            return False
+        below = up
+    return False
+
+
+@query
+def _asks_nccl(module: SemanticModel, test: ast.AST) -> bool:
+    return any(isinstance(n, ast.Call) and module.resolve(n.func) == _ASKS for n in ast.walk(test))
+
+
+def _others(module: SemanticModel, tree: ast.AST) -> bool:
+    """Return whether code names the backend of another accelerator: the project chooses among them itself."""
+    return not COLLECTIVES.isdisjoint(strings_in(module, tree))
+
+
+def _listed(context: RuleContext, node: ast.AST, items: ast.List | ast.Tuple | ast.Set) -> Iterator[Finding]:
+    """Yield the finding for a list of backends: where one is looked for in it, this machine's belongs there, too."""
+    module, up = context.module, context.module.parent(items)
+    values = [getattr(e, "value", None) for e in items.elts]
+    if _others(module, items) or any(_is_helper(module, e) for e in items.elts):
+        yield context.left(_OTHERS)
+    elif isinstance(up, ast.keyword) and up.arg == "choices":
+        call = module.parent(up)
+        is_backend = isinstance(call, ast.Call) and _speaks_of_backend(module, call)
+        yield context.note(_CHOICES, blocks=False) if is_backend else context.left("no option for a backend")
+    elif not isinstance(up, ast.Compare) or up.comparators != [items] or not _is_backend(up.left):
+        return
+    elif "gloo" not in values or not isinstance(node, ast.Constant):
+        yield context.left("the list has no gloo, which is the CPU's and MPS's")
+    elif device_defaults.runs_at_import(context, up) or _others(module, module.function(up) or module.tree):
+        yield context.left("it is asked when the module is imported, or beside the backends of other machines")
+    elif _is_chosen(module):
+        end = module.span(items.elts[-1])[1]
+        yield context.fix([Edit(end, end, f", {_spelled(context)}")])
+
+
+def _is_helper(module: SemanticModel, node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and helper_function(module, node.func) == "dist_backend"
+
+
+def _callee(context: RuleContext, call: ast.Call) -> str:
+    return (context.module.resolve(call.func) or "").rpartition(".")[2] or _last(call)
+
+
+def _last(call: ast.Call) -> str:
+    return str(chain_of(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
+
+
+def _target(target: ast.expr) -> str:
+    match target:
+        case ast.Name(name) | ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
+            return name
+    return ""
+
+
+_STORED = {
+    "dict": "a configuration file may be run where the helper cannot be imported",
+    "Namespace": "options may be stored, and read on another machine",
+}
+
+
+def _composed(context: RuleContext) -> Finding:
+    here = spell('f"cpu:gloo,{accel.device_type()}:{accel.dist_backend()}"', spelled(context.module))
+    return context.note(
+        f'a composed backend: {here} is the same on CUDA and right on other accelerators; the CPU takes "gloo"'
+    )
+
+
+def _keyword(
+    context: RuleContext, node: ast.AST, outer: ast.AST, call: ast.AST | None, arg: str, plain: bool
+) -> Iterator[Finding]:
+    last = _callee(context, call) if isinstance(call, ast.Call) else ""
+    if not plain:
+        if arg == "backend" and last in _STARTS:
+            yield _composed(context)
+    elif _BACKEND.search(arg):
+        why = _STORED.get(last)
+        yield context.replace(node, _HELPER, *((Safety.UNSAFE, f"{context.rule.message}; {why}") if why else ()))
+    elif arg == "default" and isinstance(call, ast.Call) and _speaks_of_backend(context.module, call):
+        yield from _option(context, node, call)
+
+
+def _speaks_of_backend(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether the statement around an option has "backend" in a name or a string."""
+    statement = module.statement(call)
+    return any("backend" in word for word in identifiers_in(module, statement) | strings_in(module, statement))
+
+
+def _option(context: RuleContext, node: ast.AST, call: ast.Call) -> Iterator[Finding]:
+    """Replace an option's default: click takes a function, a dataclass has `default_factory`."""
+    up = context.module.parent(node)
+    if isinstance(context.module.parent(call), (ast.FunctionDef, ast.AsyncFunctionDef)):
+        yield context.replace(node, "accel.dist_backend")
+    elif (
+        context.module.resolve(call.func) in (None, "dataclasses.field")
+        and _callee(context, call) == "field"
+        and isinstance(up, ast.keyword)
+    ):
+        yield context.replace(up, "default_factory=accel.dist_backend")
+    else:
+        yield device_defaults.at_import_checked(context, node, _HELPER)
+
+
+_LIKE_NCCL = "({})".format(", ".join(f'"{name}"' for name in ("nccl", *OF_HELPER)))
+
+
+def _compared(context: RuleContext, up: ast.Compare) -> Iterator[Finding]:
+    """Replace `backend == "nccl"` where the project starts nccl: this machine's backend may be xccl or hccl then.
+
+    Whoever names nccl gets the same answer as before, and so does gloo, which is the CPU's and MPS's.
+    """
+    module = context.module
+    right = up.comparators[0] is context.node
+    if not _is_backend(up.left if right else up.comparators[0]) or not _is_chosen(module):
+        return
+    if _others(module, module.function(up) or module.tree):
+        yield context.left(_OTHERS)
+        return
+    if module.facts.has_collectives:
+        yield context.left("the project names the backends of other machines, too")
+        return
+    equal = isinstance(up.ops[0], ast.Eq)
+    sign = "==" if equal else "!="
+    match = f"$x {sign} $nccl" if right else f"$nccl {sign} $x"
+    found = context.rewrite(match, f"$x {'in' if equal else 'not in'} {_LIKE_NCCL}", up)
+    if found:
+        start, end = module.span(up)
+        yield replace(found, start=start, end=end, guards="choice")
+
+
+def _is_backend(subject: ast.expr) -> bool:
+    """Return whether a subject is a backend: `backend`, `args.dist_backend`, `get_backend(group)`, also `.lower()`."""
+    match subject:
+        case ast.Call(ast.Attribute(inner, "lower"), [], []):
+            return _is_backend(inner)
+    return bool(_BACKEND.search(_target(subject) or _last_of(subject)))
+
+
+def _is_chosen(module: SemanticModel) -> bool:
+    """Return whether this file, or another of the project, starts nccl or asks the helper for a backend."""
+    return _starts(module) or module.facts.starts_nccl
+
+
+@query
+def _starts(module: SemanticModel) -> bool:
+    return starts_nccl(module.nodes)
+
+
+def _last_of(node: ast.expr) -> str:
+    return _last(node) if isinstance(node, ast.Call) else ""
+
+
+def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    named = [*zip(reversed(positional), reversed(arguments.defaults), strict=False)]
+    named += zip(arguments.kwonlyargs, (d or ast.Constant(None) for d in arguments.kw_defaults), strict=True)
+    return next((a.arg for a, value in named if value is default), "")
+
+
+def _settled(context: RuleContext, parameters: ast.arguments, default: ast.AST) -> bool:
+    """Return whether this file hands the parameter to the helper, or to what `_handed_on` rewrites."""
+    owner = context.module.parent(parameters)
+    if not isinstance(owner, (*FUNCTIONS, ast.Lambda)):
+        return False
+    reads = reads_of(context.module, _parameter(parameters, default), function_scope(owner, context.scope))
+    return any(r.node is value for r in reads for value in _backends_given(context.module))
+
+
+@query
+def _backends_given(module: SemanticModel) -> list[ast.expr]:
+    """Return the backends that calls of `init_process_group` and of the helper's `dist_backend` are given."""
+    found: list[ast.expr] = []
+    for call in (n for n in module.nodes if isinstance(n, ast.Call)):
+        if helper_function(module, call.func) == "dist_backend":
+            found += call.args[:1]
+        elif _last(call) == "init_process_group":
+            found += call.args[:1] or [k.value for k in call.keywords if k.arg == "backend"]
+    return found
+
+
+@query
+def _passes_nccl(module: SemanticModel) -> bool:
+    """Return whether "nccl" is in a tuple or is an argument, as in `mp.spawn(run, args=(size, "nccl"))`."""
+    for node in module.nodes:
+        match node:
+            case ast.Call(args=items) if _last(node) != "init_process_group":
+                pass
+            case ast.Tuple(elts=items):
+                pass
+            case _:
+                continue
+        if any(isinstance(item, ast.Constant) and item.value in _NCCL for item in items):
+            return True
+    return False
+
+
+def _handed_on(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
+    """Wrap the name in `init_process_group(backend)` if it may be "nccl"; the helper changes no other backend."""
+    value = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "backend"), None)
+    if not isinstance(value, ast.Name):
+        return
+    found = context.scope.find(value.id)
+    owner = found[0].node if found and len(found[1]) == 1 else None
+    if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        defaults = [*owner.args.defaults, *owner.args.kw_defaults]
+        mine = [d for d in defaults if d is not None and _parameter(owner.args, d) == value.id]
+        nccl = any(isinstance(d, ast.Constant) and d.value in _NCCL for d in mine)
+        if nccl or (not mine and _passes_nccl(context.module)):
+            yield context.replace(value, f"accel.dist_backend({value.id})")

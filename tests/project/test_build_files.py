@@ -17,11 +17,11 @@ from torchmigrate.base import file_io
 from torchmigrate.base.globs import Names
 from torchmigrate.diagnostics.finding import Failed, Finding, Skipped, Status, Unchanged
 from torchmigrate.engine.case_runner import SHAPES, check_case
+from torchmigrate.project.text_rules import LIMIT, MOST_FILES, _also_on_lines
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import PackError, Rule, Ruleset
 from torchmigrate.source.text_file import TextFile, decode
-from torchmigrate.textcheck.rules import LIMIT, MOST_FILES, _also_on_lines
 from torchmigrate.torch_api.libraries import CUDA_ONLY, PACKAGES, VARIABLES, of_library
 
 Cli = Callable[..., Ran]

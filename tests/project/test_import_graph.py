@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import write_tree
 
-from torchmigrate.project.import_graph import ImportIndex
-from torchmigrate.project.programs import Programs
+from torchmigrate.project.import_graph import ImportIndex, Programs
 
 NET = "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
 MAIN = "\n\nif __name__ == '__main__':\n    main()\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import Ran, git, write_tree
 
-from torchmigrate.apply import baseline
-from torchmigrate.apply.baseline import Entry
+from torchmigrate.cli.migration import baseline
+from torchmigrate.cli.migration.baseline import Entry
 
 Cli = Callable[..., Ran]
 TRAIN = "import torch\n\n\ndef step(model, batch):\n    batch = batch.cuda()\n    return model(batch)\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import write_tree
 
-from torchmigrate.project.torch_floor import torch_floor
+from torchmigrate.project.packaging import torch_floor
 
 CONDA = "name: x\nchannels:\n  - pytorch\ndependencies:\n  - python=3.8\n  - {}\n  - pip\n  - pip:\n    - numpy\n"
 POETRY = '[tool.poetry]\nname = "x"\n[tool.poetry.dependencies]\npython = "^3.8"\n'
