@@ -77,7 +77,7 @@ def _string_test(context: RuleContext) -> Test | None:
     up = context.parent
     match up:
         case ast.Compare(left, [op], [right]) if text == "cuda":
-            return _compare(up, left if right is context.node else right, op, right is context.node)
+            return _compare(context.module, up, left if right is context.node else right, op, right is context.node)
         case ast.Call(ast.Attribute(subject, "startswith"), [argument], []) if (
             argument is context.node and text == "cuda"
         ):
@@ -88,7 +88,7 @@ def _string_test(context: RuleContext) -> Test | None:
     return None
 
 
-def _compare(node: ast.Compare, subject: ast.expr, op: ast.cmpop, is_left: bool) -> Test | None:
+def _compare(module: SemanticModel, node: ast.Compare, subject: ast.expr, op: ast.cmpop, is_left: bool) -> Test | None:
     pattern, asked = _asked(subject)
     if not _is_device(subject):
         return None
@@ -101,7 +101,10 @@ def _compare(node: ast.Compare, subject: ast.expr, op: ast.cmpop, is_left: bool)
             sign = "==" if positive else "!="
             match = f'{pattern} {sign} "cuda"' if is_left else f'"cuda" {sign} {pattern}'
             if not _is_type(subject):  # "cuda:0" == "cuda" is False, and no device equals a str
-                return node, match, f'{"" if positive else "not "}{pattern} == accel.device_type() != "cpu"'
+                if positive:
+                    return node, match, f'{pattern} == accel.device_type() != "cpu"'
+                other = f'{pattern} == "cpu" or {pattern} != accel.device_type()'
+                return node, match, f"({other})" if isinstance(module.parent(node), ast.expr) else other
         case _:
             return None
     return node, match, f"{'' if positive else 'not '}accel.is_accelerated({asked})"
