@@ -24,7 +24,6 @@ RULES = packs.load()
 CASES = [(rule, case) for rule in RULES.rules.values() for case in rule.cases]
 BACKENDS = {"cpu", "cuda", "rocm", "mps", "xpu", "npu", "mtia", "hpu", "mlu", "musa", "xla", "privateuse1"}
 SHARED = {
-    "torchmigrate.fixers.api.tensor_type",
     "torchmigrate.fixers.device.device_defaults",
     "torchmigrate.fixers.device.device_lists",
 }  # what other fixers call

@@ -322,11 +322,6 @@ def _class_body(text: str) -> str:
     return textwrap.dedent("".join(unix_lines(text.encode()).decode().splitlines(keepends=True)[below:])).lstrip("\n")
 
 
-def edited_members(text: str) -> list[str]:
-    """Return the names that a person has defined, or defined anew, in the class that holds the helper."""
-    return edited(_class_body(text).encode())
-
-
 def described(code: bytes) -> tuple[str, list[str], list[str]]:
     """Return the version of the helper in a file, its public functions, and the names that a person edited."""
     held = helper_class(code)

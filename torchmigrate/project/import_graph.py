@@ -170,14 +170,6 @@ class ImportIndex:
         return self._maybe_imported[path]
 
     @cached_property
-    def _components(self) -> Components:
-        found = Components()
-        for target, uses in self.importers.items():
-            for use in uses:
-                found.link(use.importer, target)
-        return found
-
-    @cached_property
     def _named_plainly(self) -> frozenset[tuple[str, str]]:
         """Return each folder with the modules that its files import by one name, wherever these are."""
         found = ((path, item.module) for path, imports in self.imports.items() for item in imports if not item.level)
@@ -186,10 +178,6 @@ class ImportIndex:
     def is_named_beside(self, path: str) -> bool:
         """Return whether a file of the same folder imports a module of this one's name, which a script finds here."""
         return (os.path.dirname(path), os.path.basename(path).removesuffix(".py")) in self._named_plainly
-
-    def component(self, path: str) -> str:
-        """Return what is the same for all files that are linked by imports, and so may run in one process."""
-        return self._components.find(path)
 
     def _targets(self, path: str, item: Import) -> Iterator[tuple[str, Use]]:
         """Yield the files of the project that an import statement may import, with how it names them."""
