@@ -15,6 +15,7 @@ from torchmigrate.worlds.observations import (
     ANSWER,
     ASKED,
     BRANCH,
+    CHOSEN,
     DEATH,
     DEFAULT,
     DEVICE,
@@ -104,6 +105,7 @@ def faults(
     yield from _fallbacks(world, old, new)
     if world.is_portable:
         yield from _own_devices(world, old, new)
+        yield from _own_tests(world, old, new, original)
         yield from _precision(world, old, new)
         yield from _halved(world, old, new, original)
         yield from _mapped(world, old, new, original)
@@ -355,6 +357,18 @@ def _own_devices(world: World, old: Observations, new: Observations) -> Iterator
         differs = now != chosen or _gets_index(before, value)
         if differs and "cuda" not in chosen and (edits := new.edits(DEVICE, place)):
             yield Fault(edits, world, place, f"the project chooses {_listed(chosen)} itself here on {world.title}")
+
+
+def _own_tests(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
+    """Yield tests that told CUDA from the accelerator that the project chose itself, and would no longer.
+
+    A program that certainly refused its own choice may get past that.
+    """
+    revived = {place[0] for place in _gone_past(old, new)}
+    for place, value in new.of(CHOSEN):
+        if not any(original.together(place[0], path) for path in revived):
+            chosen = _listed(_types(value))
+            yield Fault(value.edits, world, place, f"the project chose {chosen} itself, and this test is false for it")
 
 
 def _gets_index(before: Value, now: Value) -> bool:

@@ -15,6 +15,7 @@ from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments, takes
 from torchmigrate.torch_api.names import DEVICE_ARGUMENT
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import (
+    CHOSEN,
     DEATH,
     DEFAULT,
     DEVICE,
@@ -262,6 +263,14 @@ class External(ABC):
         place = self.place(call.node, call.frame)
         self.seen.add(kind, place, value, call.state.path, words, not call.state.in_doubt)
 
+    def note_chosen(self, node: ast.AST, asked: Value, edits: Edits, at: Call | tuple[State, Frame]) -> None:
+        """Note a device that a rewritten test asks about, where the project chose this accelerator without an edit."""
+        state, frame = (at.state, at.frame) if isinstance(at, Call) else at
+        here = self.ask(World.kind_or, "")
+        own = [d for a, e in asked.atoms.items() if not e and (d := device_of(a)) is not None and d.type == here]
+        if edits and own and here != "cuda":
+            self.seen.add(CHOSEN, self.place(node, frame), one(own[0], edits), state.path)
+
     def die(self, what: str, call: Call, value: Value = NOTHING) -> NoReturn:
         self._note(DEATH, call, value or const(what), what)
         raise Died(self.place(call.node, call.frame))
@@ -320,6 +329,7 @@ class External(ABC):
             self._note(DEFAULT, call, made)
             self.position(made, call, moves=False)
         if name == "is_accelerated":
+            self.note_chosen(call.node, call.argument(0, UNKNOWN), call.frame.file.edits_of(call.node.func), call)
             return join(*(self._accelerated(a).of(e) for a, e in call.argument(0, UNKNOWN).atoms.items()))
         if name == "dist_backend":
             wanted = call.argument(0, const("nccl"))

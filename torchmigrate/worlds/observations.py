@@ -27,6 +27,7 @@ FALLBACK = "fallback"  # how a test comes out that only chooses the CPU, with wh
 LOST = "lost"  # a key that a table does not have
 DEFAULT = "default"  # the device of a tensor type that becomes the default
 LEGACY = "legacy"  # `torch.Tensor(...)`, which follows a default of CUDA alone
+CHOSEN = "chosen"  # an accelerator of the project's own choice, which a rewritten test takes for CUDA
 ASKED = "asked"  # a table without the device that is here, asked for the device of a tensor
 
 
