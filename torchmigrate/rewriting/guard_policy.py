@@ -49,6 +49,7 @@ _LACKING = "it refuses what is implemented for CUDA alone"
 _CUDA = ("cuda", "gpu")
 _ASKED = {"cuda", "nccl"}  # words of a test for CUDA
 _PLAIN = ("ref", "reference", "native", "naive", "python", "slow")  # what a kernel is compared with
+_ANY = ("accelerator",)  # what is named for it asks for any of them
 _PREDICATE = re.compile(r"(?i)^(is|has|have)_|(available|usable|present|enabled|supported)$")
 
 
@@ -332,15 +333,31 @@ def _blocks_of_names(module: SemanticModel) -> Iterator[list[tuple[ast.stmt, str
 
 
 def _for_cuda(block: list[tuple[ast.stmt, str]]) -> Iterator[tuple[ast.stmt, str, str]]:
-    """Yield what is named for CUDA as something else is for another device, or for none, with both names."""
+    """Yield what is named for CUDA as something else is for another device, for any, or for none, with both names.
+
+    Of the decorators that skip tests one such pair speaks for all that begin with the same word.
+    """
     named: dict[tuple[type, tuple[str, ...]], str] = {}
     for node, name in block:
-        for pattern in _patterns(name, (*OTHERS, *_PLAIN) if isinstance(node, FUNCTIONS) else OTHERS):
+        for pattern in _patterns(name, (*OTHERS, *_PLAIN, *_ANY) if isinstance(node, FUNCTIONS) else OTHERS):
             named.setdefault((type(node), pattern), name)
+    families: dict[str, str] = {}
     for node, name in block if named else ():
-        siblings = (named.get((type(node), pattern)) for pattern in _patterns(name, _CUDA))
-        if sibling := next(filter(None, siblings), None):
+        for pattern in _patterns(name, _CUDA):
+            if (sibling := named.get((type(node), pattern))) and _skips_tests(node):
+                families.setdefault(name.partition("_")[0], sibling)
+    for node, name in block if named else ():
+        patterns = [*_patterns(name, _CUDA)]
+        siblings = (named.get((type(node), pattern)) for pattern in patterns)
+        family = families.get(name.partition("_")[0]) if patterns and families and _skips_tests(node) else None
+        if sibling := next(filter(None, siblings), family):
             yield node, name, sibling
+
+
+def _skips_tests(node: ast.stmt) -> bool:
+    """Return whether a function makes marks that skip tests: `pytest.mark.skipif`, `unittest.skipUnless`."""
+    calls = (each for each in ast.walk(node) if isinstance(each, ast.Call)) if isinstance(node, FUNCTIONS) else ()
+    return any(last_name(call.func) in ("skipif", "skipIf", "skipUnless") for call in calls)
 
 
 def _patterns(name: str, kinds: Collection[str]) -> Iterator[tuple[str, ...]]:
