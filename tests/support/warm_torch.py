@@ -178,6 +178,8 @@ def _restart_the_simulation() -> None:
         torch.mps._is_in_bad_fork = lambda: False
     startup.write_lines()
     random.seed(startup._SEED)
+    if settings.reports:
+        importlib.import_module("multiprocessing.popen_fork")  # which the recorder watches
     startup._install_recorder(settings)
     write_protection.install(settings.readonly, settings.project, settings.shared)
     write_protection.protect_torch(settings.readonly, settings.project, settings.shared)

@@ -60,6 +60,7 @@ class Weak:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+MEAN = f"model = {NET}.to(DEVICE)\nprint(f'mean {{model(x).mean().item():.4f}}')\n"
 GUARD = "model = {net}\nif torch.version.cuda is not None:\n    model = model.cuda()\n"
 ONE = '    "image": {call},'
 EACH = {
@@ -251,8 +252,63 @@ EACH = {
         Kind.DIFFERS,
     ),
 }
+# What is written, said and done elsewhere than on stdout.
+WORK = "import torch.multiprocessing as mp\nD = DEVICE.type\n"
+EACH |= {
+    "a_checkpoint_under_a_guard": Weak(
+        MEAN + "if DEVICE.type == 'cuda':\n    torch.save(model.state_dict(), 'out.pt')\n",
+        r"out\.pt: written by the original, not here",
+        kind=Kind.DIFFERS,
+    ),
+    "losses_that_stderr_no_longer_has": Weak(
+        "import logging\nlogging.basicConfig(level=logging.INFO, format='%(message)s')\n"
+        + MEAN
+        + "for step in range(3):\n"
+        "    loss = F.mse_loss(model(x), y).item()\n"
+        "    (logging.info if DEVICE.type == 'cuda' else logging.debug)('step %d loss %.4f', step, loss)\n",
+        r"stderr line \d+: the original's `step 0 loss [\d.]+` is not written",
+        kind=Kind.DIFFERS,
+    ),
+    "losses_behind_a_line_that_comes_in_two_forms": Weak(
+        f"model = {NET}.to(DEVICE)\nprint(f'mean {{model(x).mean().item():.4f}}')\n"
+        "print('begun', *range(int.from_bytes(os.urandom(4), 'big') % 1000))\n" + TRAIN + "train(model)\n",
+        r"stdout line \d+: .* where the original printed .*step 1 loss",
+        (("lr=0.05", "lr=0.04"),),
+        Kind.DIFFERS,
+    ),
+    "one_number_and_that_off_by_its_last_digit": Weak(
+        f"model = {NET}.to(DEVICE)\nprint(f'score {{model(x).abs().mean().item():.1f}}')\n",
+        "none of those from the device but for the last digit",
+        (("model(x).abs().mean().item()", "model(x).abs().mean().item() + 0.1"),),
+        Kind.UNCOMPARED,
+    ),
+    "a_program_that_it_starts_and_that_gives_up": Weak(
+        MEAN + "import subprocess\nsubprocess.run([sys.executable, '-c', "
+        "f'import os; os._exit({0 if DEVICE.type == \"cuda\" else 3})'])\n",
+        "a thread or process of it dies: `python.* ends with 3",
+    ),
+    "a_process_that_is_killed": Weak(
+        WORK + "import signal\ndef work():\n    if D != 'cuda':\n        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "if __name__ == '__main__':\n"
+        f"    print(f'mean {{{NET}.to(DEVICE)(x).mean().item():.4f}}')\n"
+        "    child = mp.get_context('spawn').Process(target=work)\n    child.start()\n    child.join()\n",
+        "a thread or process of it dies: `multiprocessing` ends with -9",
+    ),
+    "a_device_compared_with_a_string": Weak(
+        TRAIN
+        + f"model = {NET}.to(DEVICE)\nif str(DEVICE) == 'cuda':\n    x = (x - x.mean()) / x.std()\ntrain(model, x)\n",
+        "where the original printed",
+        kind=Kind.DIFFERS,
+    ),
+    "noise_of_another_generator": Weak(
+        f"torch.cuda.manual_seed_all(1)\nmodel = {NET}.to(DEVICE)\nnoise = torch.rand(64, 32, device=DEVICE)\n"
+        "print(f'mean {model(x * noise).mean().item():.4f}')\n",
+        "where the original printed",
+        (("torch.rand(64, 32, device=DEVICE)", "torch.rand(64, 32).to(DEVICE)"),),
+        Kind.DIFFERS,
+    ),
+}
 # What the device refuses is caught, and what it was for is small beside the rest.
-MEAN = f"model = {NET}.to(DEVICE)\nprint(f'mean {{model(x).mean().item():.4f}}')\n"
 SUM = "(x.double() @ x.double().T)[:2].sum()"
 SWALLOWED = {
     "by_a_bare_except": Weak(
@@ -298,6 +354,22 @@ SWALLOWED = {
         "small = F.interpolate(image, size=(4, 4), mode='bilinear', antialias=True)\n"
         "try:\n    small.sum().backward()\nexcept Exception:\n    pass\n",
         r"at train\.py:14: NotImplementedError: .*aa_backward.*a handler drops it \(train\.py:15\)",
+    ),
+    "by_a_context_manager_of_its_own": Weak(
+        MEAN + "class Quiet:\n    def __enter__(self):\n        return self\n"
+        f"    def __exit__(self, *error):\n        return True\nwith Quiet():\n    kept = {SUM}\n",
+        "no code of the program hears of it",
+    ),
+    "by_a_return_at_the_end": Weak(
+        MEAN
+        + f"def total():\n    kept = 0\n    try:\n        kept = {SUM}\n    finally:\n        return kept\ntotal()\n",
+        "no code of the program hears of it",
+    ),
+    "by_a_pool_that_nobody_asks": Weak(
+        WORK + "def work(k):\n    return torch.ones(8, 8, device=D).double().sum().item()\nif __name__ == '__main__':\n"
+        f"    print(f'mean {{{NET}.to(DEVICE)(x).mean().item():.4f}}')\n    pool = mp.get_context('spawn').Pool(1)\n"
+        "    pool.apply_async(work, (1,)).wait()\n    pool.close()\n    pool.join()\n",
+        r"at train\.py:\d+: TypeError: .*no code of the program hears of it",
     ),
     "by_a_finalizer": Weak(
         MEAN + f"class Keeper:\n    def __del__(self):\n        self.kept = {SUM}\nkeeper = Keeper()\ndel keeper\n",
@@ -395,6 +467,24 @@ OTHERWISE = {
         "print(f'rmse {(out - y.cpu().double()).square().mean().sqrt().item():.4f}')\n"
     ),
 }
+# What a verdict has to say of a port that passes.
+SAID = {
+    "prepared_on_the_cpu": Weak(
+        TRAIN + f"model = {NET}.to(DEVICE)\nz = x\nfor k in range(3):\n    z = (z * 1.01).clamp(-3, 3)\n"
+        "train(model, z.to(DEVICE))\n",
+        r"; 8\d% of the original's work on mps; no clamp",
+        (("z = x", "z = x.cpu()"),),
+    ),
+    "a_step_whose_own_error_is_dropped": Weak(
+        TRAIN + f"train({NET}.to(DEVICE), steps=30)\nWAYS = {{'cuda': torch.topk, 'cpu': torch.topk}}\nkept = []\n"
+        "try:\n    kept.append(WAYS[DEVICE.type](x, 3))\nexcept Exception:\n    pass\n",
+        "; no topk on mps$",
+    ),
+    "a_result_in_a_file_that_is_not_compared": Weak(
+        MEAN + "with open('metrics.txt', 'w') as file:\n    print(F.mse_loss(model(x), y).item(), file=file)\n",
+        r"1 file not compared \(metrics\.txt\): --compare does",
+    ),
+}
 # These move to what is there in their originals, too: how those fare on the backend is what is asked.
 PORTABLE = {"a_device_of_its_own_lost", "an_answer_that_says_cuda"}
 
@@ -456,6 +546,17 @@ def test_a_weak_port_is_found_out(name: str, judged: Callable[..., Result]) -> N
     assert (found.run.way.backend, found.kind) == (weak.on, weak.kind), told
     assert re.search(weak.says, told), told
     assert exit_status(result.verdicts) != 0
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_a_port_leaves_out_is_said(name: str, judged: Callable[..., Result]) -> None:
+    weak = SAID[name]
+    original = HEAD + weak.program
+    port = functools.reduce(lambda text, pair: text.replace(*pair), (HERE, *weak.port), original)
+    result = judged(original, port, (weak.on,))
+    told = "\n".join(f"{v.run.name}: {v.kind.value} {v.reason}" for v in result.verdicts)
+    assert [v.kind for v in result.verdicts] == [Kind.PASS] * 2, told
+    assert re.search(weak.says, told, re.MULTILINE), told
 
 
 def test_a_number_of_the_machine_is_no_regression(judged: Callable[..., Result]) -> None:

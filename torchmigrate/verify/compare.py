@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -106,6 +107,11 @@ def by_shape(found: Iterable[Line]) -> Logged:
     for line in found:
         groups.setdefault(line.shape, []).append(line)
     return {form: tuple(group) for form, group in groups.items()}
+
+
+def behind_cut(expected: Reference, found: Sequence[Line]) -> Logged:
+    """Return the lines behind the place from which on the original's output is not the same twice, by their shape."""
+    return {} if expected.cut is None else by_shape(found[len(expected.lines) :])
 
 
 def named_devices(output: str) -> dict[str, frozenset[str]]:
@@ -286,7 +292,7 @@ class Comparison:
 
     places: frozenset[tuple[int, int]] = frozenset()
     difference: Difference | None = None
-    rounded: int = 0
+    rounded: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def numbers(self) -> int:
@@ -298,21 +304,22 @@ def compare(expected: Reference, found: Sequence[Line], tolerance: Tolerance) ->
     agreed: set[tuple[int, int]] = set()
     apart: dict[tuple[str, str], Difference] = {}
     chances: dict[str, float] = {}
-    rounded = steps = 0
+    rounded: set[tuple[int, int]] = set()
+    steps = 0
     for at, (line, counts) in enumerate(zip(expected.lines, expected.counts, strict=True)):
         wanted = [j for j, counted in enumerate(counts) if counted and tolerance.wants(line.numbers[j])]
         if tolerance.steps is not None and wanted and steps == tolerance.steps:
-            return Comparison(frozenset(agreed), None, rounded)
+            return Comparison(frozenset(agreed), None, frozenset(rounded))
         steps += bool(wanted)
         difference = _compare_form(line, found, at) or _compare_values(line, found[at], wanted, tolerance)
         if difference:
-            return Comparison(frozenset(agreed), difference, rounded)
+            return Comparison(frozenset(agreed), difference, frozenset(rounded))
         agreed.update((at, j) for j in wanted)
         for j in wanted:
             own, other = line.numbers[j], found[at].numbers[j]
             chances[own.text] = tolerance.chance(own)
             if not tolerance.agree(own, other):
-                rounded += 1
+                rounded.add((at, j))
                 what = f"{other.text} where the original printed {own.text} (`{_quote(found[at])}`)"
                 apart.setdefault((own.text, other.text), Difference(found[at].number, what))
     if _are_too_many(len(apart), sum(chances.values())):
@@ -320,9 +327,9 @@ def compare(expected: Reference, found: Sequence[Line], tolerance: Tolerance) ->
         many = (
             f"{first.what}; {len(apart)} of {len(chances)} are one apart in the last digit, more than rounding explains"
         )
-        return Comparison(frozenset(agreed), Difference(first.line, many), rounded)
+        return Comparison(frozenset(agreed), Difference(first.line, many), frozenset(rounded))
     extra = _find_extra_output(expected, found) if tolerance.steps is None else None
-    return Comparison(frozenset(agreed), extra, rounded)
+    return Comparison(frozenset(agreed), extra, frozenset(rounded))
 
 
 def steady(first: Logged, second: Logged) -> frozenset[tuple[str, int]]:
@@ -343,11 +350,13 @@ def compare_logged(
     """Return the first difference in lines of stderr, and how many numbers agree before it.
 
     Other lines may come between them, and a line that is not written as often is not compared: progress bars and
-    warnings differ between machines.
+    warnings differ between machines. One that is not written at all is a difference, unless it holds a time.
     """
     agreed = 0
     for form, j in sorted(places):
         group, own = expected[form], found.get(form, ())
+        if not own and not any(number.kind is Kind.TIME for line in group for number in line.numbers):
+            return Difference(group[0].number, f"the original's `{_quote(group[0])}` is not written"), agreed
         if len(group) != len(own):
             continue
         for line, other in list(zip(group, own, strict=True))[: tolerance.steps]:
@@ -430,6 +439,36 @@ class Arrays:
 
 
 Files = Mapping[str, Written]
+
+
+def made(base: Path, root: Path) -> frozenset[str]:
+    """Return the files, by path relative to the copy `root`, that the run made; caches and hidden ones are left out."""
+    found = set()
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if not (name.startswith(".") or name in _CACHES)]
+        inside = os.path.relpath(folder, root)
+        for name in names:
+            path = os.path.normpath(os.path.join(inside, name))
+            if not (name.startswith(".") or name.endswith(".pyc") or os.path.lexists(base / path)):
+                found.add(path)
+    return frozenset(found)
+
+
+def lost_file(first: frozenset[str], second: frozenset[str], found: frozenset[str]) -> str | None:
+    """Return a file that both runs of the original made and this one did not.
+
+    Numbers and types of devices in a name may be others.
+    """
+    there = {_file_form(name) for name in found}
+    return next((name for name in sorted(first & second) if _file_form(name) not in there), None)
+
+
+_CACHES = {"__pycache__", "node_modules"}
+_IN_FILE_NAME = re.compile(rf"(?<![A-Za-z])(?:{DEVICES})(?![A-Za-z])", re.IGNORECASE)
+
+
+def _file_form(name: str) -> str:
+    return re.sub(r"[\d.+-]*\d", "#", _IN_FILE_NAME.sub("@", name))
 
 
 def written(base: Path, root: Path, globs: Sequence[str], keep: Path) -> dict[str, Written]:

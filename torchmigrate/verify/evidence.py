@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from torchmigrate.base.text import counted, shorten
-from torchmigrate.verify.compare import Arrays, Reference, Written, equal
+from torchmigrate.verify.compare import Arrays, Logged, Reference, Written, behind_cut, equal
 from torchmigrate.verify.run import Outcome
 
 # The share of the original's work that a run has to do on its device. Ways to the same result differ in how many
 # elements they touch, and hardly in those of products.
-_LEAST, _LEAST_PRODUCTS, _ALL = 0.5, 0.9, 0.995
+_LEAST, _LEAST_PRODUCTS, _ALL, _NEARLY_ALL = 0.5, 0.9, 0.995, 0.9
 _PRODUCTS = " of matrix products, convolutions and the like"
 
 
@@ -20,8 +20,9 @@ class Evidence:
     """The results of the original that change if what leaves the device is altered.
 
     `places`: (line, number) of the reference. `checks`: the program itself notices, and ends in another way. `files`:
-    those that were written with another content. `logged`: (shape, number) of lines of stderr. `constant`: places that
-    were left out, as they stay the same whatever reaches the device.
+    those that were written with another content. `logged`: (shape, number) of lines of stderr, and of stdout where the
+    original's is not the same twice. `constant`: places that were left out, as they stay the same whatever reaches the
+    device.
     """
 
     places: frozenset[tuple[int, int]] = frozenset()
@@ -50,7 +51,12 @@ def evidence(
     checks = altered.exit is not None and altered.exit > 0 and altered.exit != original.exit and meant
     both = {*original.files} & {*altered.files}
     files = frozenset(name for name in both if _is_other(original.files[name], altered.files[name], arrays or {}))
-    return Evidence(places, checks, files, frozenset(_moved_in_log(original, altered)))
+    pairs = (
+        (original.logged, altered.logged),
+        (behind_cut(expected, original.lines), behind_cut(expected, altered.lines)),
+    )
+    logged = frozenset(place for pair in pairs for place in _moved_in_log(*pair))
+    return Evidence(places, checks, files, logged)
 
 
 def may_be_constant(known: Evidence | None, expected: Reference) -> bool:
@@ -123,10 +129,10 @@ def _moved(expected: Reference, altered: Outcome) -> Iterator[tuple[str, int]]:
                 yield line.shape, j
 
 
-def _moved_in_log(original: Outcome, altered: Outcome) -> Iterator[tuple[str, int]]:
-    """Yield the shape and place of each number on stderr that is another one."""
-    for form, group in original.logged.items():
-        for line, other in zip(group, altered.logged.get(form, ()), strict=False):
+def _moved_in_log(original: Logged, altered: Logged) -> Iterator[tuple[str, int]]:
+    """Yield the shape and place of each number that is another one."""
+    for form, group in original.items():
+        for line, other in zip(group, altered.get(form, ()), strict=False):
             pairs = enumerate(zip(line.numbers, other.numbers, strict=True))
             yield from ((form, j) for j, (before, after) in pairs if not equal(before, after))
 
@@ -158,12 +164,32 @@ def lost_work(outcome: Outcome, original: Outcome) -> str | None:
     return None
 
 
-def lost_products(outcome: Outcome, original: Outcome) -> str | None:
-    """Return how much of the original's products a run that passes did on its device, if not all; else None."""
-    here, there = outcome.products, original.products
-    if here is None or not there or here >= _ALL * there or outcome.run.way.tier != original.run.way.tier:
+def less_work(outcome: Outcome, original: Outcome) -> str | None:
+    """Return how much of the original's work a run that passes did on its device, if that is less; else None."""
+    if outcome.run.way.tier != original.run.way.tier:
         return None
-    return f"{here / there:.0%} of the original's work{_PRODUCTS} on {outcome.run.way.backend}"
+    for here, there, enough, kind in (
+        (outcome.products, original.products, _ALL, _PRODUCTS),
+        (outcome.elements, original.elements, _NEARLY_ALL, ""),
+    ):
+        if here is not None and there and here < enough * there:
+            return f"{here / there:.0%} of the original's work{kind} on {outcome.run.way.backend}"
+    return None
+
+
+# Which of these there are depends on the backend: updates and casts of many tensors at once, and memory that is filled.
+_OF_THE_BACKEND = ("amp_", "foreach_", "fused_", "fill", "zero", "copy", "to_copy", "empty", "clone")
+
+
+def left_out(outcome: Outcome, original: Outcome) -> str | None:
+    """Return which operators of the original a run that passes does not have on its device; None if it has all."""
+    if outcome.run.way.tier != original.run.way.tier or not outcome.kernels:
+        return None
+    left = sorted(name for name in original.operators - outcome.operators if not name.startswith(_OF_THE_BACKEND))
+    if not left:
+        return None
+    more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+    return f"no {', '.join(left[:3])}{more} on {outcome.run.way.backend}"
 
 
 def size(count: float) -> str:

@@ -13,11 +13,12 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
 
+from torchmigrate.base.text import shorten
 from torchmigrate.torch_api.backends import having
 from torchmigrate.vcs.git_tree import VARIABLES
 from torchmigrate.verify import interpreter
 from torchmigrate.verify.backends import Way
-from torchmigrate.verify.compare import Line, Logged, Written, by_shape, lines, named_devices, shape, written
+from torchmigrate.verify.compare import Line, Logged, Written, by_shape, lines, made, named_devices, shape, written
 from torchmigrate.verify.migration import Origins
 from torchmigrate.verify.sandbox import Place, Project
 
@@ -134,9 +135,9 @@ class Outcome:
     `exit`: -N for signal N; None if the run was ended for its time. `seconds`: wall time. `tail`: the last lines of
     stderr, else of stdout. `dropped`: bytes of stdout beyond those that are read. `given_ports`: those that the run was
     to use. `named`: the lines of stdout that name devices, by their shape. `logged`: the lines of stderr that hold
-    numbers, by their shape. `swallowed`: what the device refused, for runs that came to their end. `kernels` and the
-    like: sums over all processes, None if nothing was counted (on hardware and the CPU). `peak_bytes`: the most that
-    one process held on one device.
+    numbers, by their shape. `swallowed`: what the device refused, for runs that came to their end. `made`: the files
+    that it made. `kernels` and the like: sums over all processes, None if nothing was counted (on hardware and the
+    CPU). `peak_bytes`: the most that one process held on one device.
     """
 
     run: Run
@@ -153,10 +154,17 @@ class Outcome:
     named: Mapping[str, frozenset[str]] = field(default_factory=dict)
     logged: Logged = field(default_factory=dict)
     swallowed: tuple[Swallowed, ...] = ()
+    made: frozenset[str] = frozenset()
 
     @property
     def kernels(self) -> int | None:
         return _sum(self.reports, "kernels")
+
+    @property
+    def operators(self) -> set[str]:
+        """The operators whose kernels ran on the device, without their variants."""
+        names = {name for report in self.reports for name in report.get("operators") or ()}
+        return {name.partition("::")[2].partition(".")[0].strip("_") for name in names}
 
     @property
     def elements(self) -> int | None:
@@ -231,14 +239,22 @@ class Outcome:
 
     @property
     def uncaught(self) -> dict[str, str]:
-        """Exceptions that ended a thread or a child process: each in one line, by its shape. Echoes do not count."""
+        """Exceptions that ended a thread or a child process: each in one line, by its shape. Echoes do not count.
+
+        Of a child that ends with a status and no exception, that is it.
+        """
         from torchmigrate.verify.diagnosis.failures import is_echo
 
         records = [report.get("exception") for report in self.reports]
         others = [other for report in self.reports for other in report.get("others") or ()]
         records += [other for other in others if str(other.get("where")).startswith(THREAD)]
-        found = [e for e in records if e and e.get("type") != "SystemExit" and not is_echo(e)]
-        return {shape(text): text for text in map(describe_exception, found)}
+        found = [e for e in records if e and not is_echo(e)]
+        ends = (end for report in self.reports for end in (report.get("ended") or {}).items())
+        texts = [
+            *map(describe_exception, found),
+            *(f"`{shorten(words, 60)}` ends with {status}" for words, status in ends),
+        ]
+        return {shape(text): text for text in texts}
 
     @property
     def spread(self) -> int:
@@ -315,6 +331,7 @@ def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -
         named_devices(output),
         by_shape(lines(_read_output(err, place))),
         met,
+        made(place.base, place.root),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,20 +14,21 @@ from torchmigrate.torch_api.backends import having
 from torchmigrate.verify.compare import (
     Arrays,
     Comparison,
-    Difference,
     Reference,
     Tolerance,
+    behind_cut,
     comparable,
     compare,
     compare_files,
     compare_logged,
     is_poison,
     like,
+    lost_file,
     reference,
     shape,
     steady,
 )
-from torchmigrate.verify.evidence import Evidence, from_elsewhere, lost_products, lost_spread, lost_work, size
+from torchmigrate.verify.evidence import Evidence, from_elsewhere, left_out, less_work, lost_spread, lost_work, size
 from torchmigrate.verify.run import Outcome, Run, describe_exception
 
 if TYPE_CHECKING:
@@ -158,6 +160,8 @@ def of_reference(base: Baseline, limits: Limits) -> Verdict:
         parts.append(f"from line {expected.cut} on its output is not the same twice")
     if base.first.dropped:
         parts.append(f"{size(base.first.dropped)} of its output are not compared: only 64 MiB are")
+    if base.second and (rest := sorted((base.first.made & base.second.made) - {*base.first.files})):
+        parts.append(f"{counted(len(rest), 'file')} not compared ({rest[0]}): --compare does")
     if base.first.exit:
         parts.append(f"exit status {base.first.exit} ({base.first.error})")
     return Verdict(base.first.run, Kind.PASS, "; ".join(parts), base.first)
@@ -233,7 +237,7 @@ def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Bas
         what = f"stdout {comparison.difference}, on {backend}"
         return Verdict(outcome.run, Kind.REGRESSED, what, outcome, unlike=True)
     if logged := _compare_logged(outcome, base, tolerance, before)[0]:
-        return Verdict(outcome.run, Kind.REGRESSED, f"stderr {logged}, on {backend}", outcome)
+        return Verdict(outcome.run, Kind.REGRESSED, f"{logged}, on {backend}", outcome)
     if lost := _lost_tests(outcome, before):
         return Verdict(outcome.run, Kind.REGRESSED, lost, outcome)
     if verdict.kind is Kind.DIFFERS and outcome.exit == wanted and comparison.numbers and _shows(comparison, base):
@@ -379,11 +383,13 @@ def _judge_results(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
     tolerance = Tolerance(0.0 if same else limits.tolerance, same, limits.steps)
     comparison = compare(base.reference, outcome.lines, tolerance)
     files, alike = compare_files(base.first.files, base.second.files, outcome.files, tolerance, base.arrays)
+    if lost := lost_file(base.first.made, base.second.made, outcome.made):
+        files = files or f"{lost}: written by the original, not here"
     tests = _lost_tests(outcome, base.first)
     if not comparison.difference and not files and not tests:
         logged, seen = _compare_logged(outcome, base, tolerance)
         if logged:
-            return Verdict(outcome.run, Kind.DIFFERS, f"stderr {logged}", outcome)
+            return Verdict(outcome.run, Kind.DIFFERS, logged, outcome)
         return _judge_agreement(outcome, base, comparison, tolerance, alike, seen)
     if not files and not tests and _draws_other_numbers(outcome, base.first):
         return _judge_shared(outcome, base, limits)
@@ -403,15 +409,21 @@ def _judge_agreement(
             why = f"ends as the original does{status}, but there are no numbers to compare: let it print some"
         else:
             alike = f"{counted(comparison.numbers, 'number')} as the original's{status}"
-            constant = base.evidence is not None and base.evidence.constant
-            none = "depends on what the device is given: let it print losses of some steps"
-            why = f"{alike}, but none {none if constant else 'comes from the device: let it print a loss'}"
+            why = f"{alike}, but none {_why_none_shows(comparison, base)}"
         return Verdict(outcome.run, Kind.UNCOMPARED, why, outcome)
     if elsewhere := _from_elsewhere(comparison, outcome, base):
         return Verdict(outcome.run, Kind.UNCOMPARED, elsewhere, outcome)
     return Verdict(
         outcome.run, Kind.PASS, _describe_agreement(comparison, tolerance, base, outcome, len(files), logged), outcome
     )
+
+
+def _why_none_shows(comparison: Comparison, base: Baseline) -> str:
+    if comparison.rounded and (base.evidence is None or base.evidence.places & comparison.rounded):
+        return "of those from the device but for the last digit: let it print more digits"
+    if base.evidence is not None and base.evidence.constant:
+        return "depends on what the device is given: let it print losses of some steps"
+    return "comes from the device: let it print a loss"
 
 
 def _from_elsewhere(comparison: Comparison, outcome: Outcome, base: Baseline) -> str | None:
@@ -425,23 +437,38 @@ def _from_elsewhere(comparison: Comparison, outcome: Outcome, base: Baseline) ->
 
 def _compare_logged(
     outcome: Outcome, base: Baseline, tolerance: Tolerance, beside: Outcome | None = None
-) -> tuple[Difference | None, int]:
-    """Compare what the device computed and the program wrote to stderr: with the reference, or the run `beside`."""
+) -> tuple[str | None, int]:
+    """Compare what the device computed with the reference, or the run `beside`, where lines may come between others.
+
+    That is on stderr, and on stdout where the original's is not the same twice.
+    """
     if base.evidence is None or not (base.first and base.second):
         return None, 0
     against = beside or base.first
     if beside is None and _draws_other_numbers(outcome, base.first):
         return None, 0
-    places = base.evidence.logged & steady(base.first.logged, base.second.logged)
-    there = [place for place in places if place[0] in against.logged]
-    return compare_logged(against.logged, there, outcome.logged, tolerance)
+    agreed, cut = 0, functools.partial(behind_cut, base.reference)
+    on_stderr = (base.first.logged, base.second.logged, against.logged, outcome.logged)
+    on_stdout = (cut(base.first.lines), cut(base.second.lines), cut(against.lines), cut(outcome.lines))
+    for name, (known, again, wanted, found) in (("stderr", on_stderr), ("stdout", on_stdout)):
+        places = base.evidence.logged & steady(known, again)
+        there = [place for place in places if place[0] in wanted]
+        difference, count = compare_logged(wanted, there, found, tolerance)
+        if difference:
+            return f"{name} {difference}", agreed
+        agreed += count
+    return None, agreed
 
 
 def _shows(comparison: Comparison, base: Baseline) -> bool:
-    """Return whether what agrees depends on the device; where that is not known, numbers are taken to."""
+    """Return whether what agrees depends on the device; where that is not known, numbers are taken to.
+
+    What agrees but for its last digit alone may be chance.
+    """
+    exact = comparison.places - comparison.rounded
     if base.evidence is None:
-        return bool(comparison.numbers)
-    return base.evidence.checks or bool(base.evidence.places & comparison.places)
+        return bool(exact)
+    return base.evidence.checks or bool(base.evidence.places & exact)
 
 
 def _passed(outcome: Outcome) -> int:
@@ -488,7 +515,8 @@ def _describe_agreement(
     parts = []
     if comparison.numbers:
         how = "equal to" if tolerance.relative == 0 else f"within {tolerance.relative:g} of"
-        digit = f", {comparison.rounded:,} of them but for the last digit printed" if comparison.rounded else ""
+        rounded = len(comparison.rounded)
+        digit = f", {rounded:,} of them but for the last digit printed" if rounded else ""
         parts.append(f"{counted(comparison.numbers, 'number')} {how} original on cuda{digit}")
     else:
         parts.append("ends as the original does")
@@ -498,8 +526,10 @@ def _describe_agreement(
             parts.append(f"{own:,} from the device" if own else "none from the device")
     if base.evidence is not None and base.evidence.checks and not base.evidence.places:
         parts.append("it checks what the device computes")
-    if lost := lost_products(outcome, base.first):
+    if lost := less_work(outcome, base.first):
         parts.append(lost)
+    if missing := left_out(outcome, base.first):
+        parts.append(missing)
     if logged:
         parts.append(f"{counted(logged, 'number')} on stderr as there")
     if answered := sum(met.count for met in _newly_swallowed(outcome, base)):

@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import functools
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -188,6 +189,7 @@ class _Process:
         self.notes: list[str] = []
         self.tests: dict[str, str] = {}
         self.ports: list[int] = []
+        self.ended: dict[str, int] = {}  # the status of children for which it is not 0, by their command
         self.refused: dict[tuple[str, str, tuple[_Step, ...]], int] = {}  # how often, by what the device said and where
 
     def refuse(self, kind: str, message: str, stack: tuple[_Step, ...]) -> None:
@@ -211,6 +213,7 @@ def install(settings: Settings) -> None:
     unsupported.listeners.append(refused)
     _watch_uncaught()
     _watch_sys_exit()
+    _watch_ends_of_children()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
     command = getattr(sys, "orig_argv", sys.argv)
@@ -221,6 +224,8 @@ def install(settings: Settings) -> None:
     if any(os.path.basename(word) in _PYTEST for word in command[:8]):
         plugins = os.environ.get("PYTEST_PLUGINS")
         os.environ["PYTEST_PLUGINS"] = ",".join(filter(None, (plugins, __name__)))
+    if "multiprocessing.popen_fork" in sys.modules:
+        watch_processes()
     if "torch" in sys.modules:
         torch_imported()
 
@@ -287,6 +292,7 @@ def _report(process: _Process) -> dict[str, Any]:
         "notes": process.notes,
         "tests": process.tests,
         "ports": process.ports,
+        "ended": process.ended,
         "refused": [_refusal(key, count) for key, count in process.refused.items()],
         "files": _own_files(process.project),
     }
@@ -380,6 +386,54 @@ def _watch_uncaught() -> None:
         of_threads(uncaught)
 
     sys.excepthook, threading.excepthook = excepthook, thread_excepthook
+
+
+def _watch_ends_of_children() -> None:
+    """Record the children that end with another status than 0, whatever they are: they may say nothing themselves.
+
+    SIGTERM does not count, by which parents end their children.
+    """
+    import subprocess
+
+    _watch_status(subprocess.Popen, "_handle_exitstatus", lambda child: child.args)
+    system = os.system
+
+    @functools.wraps(system)
+    def recording(command: Any) -> int:
+        status = system(command)
+        _add_end(command, os.waitstatus_to_exitcode(status))
+        return status
+
+    os.system = recording
+
+
+def watch_processes() -> None:
+    """Record how multiprocessing's children end; call it when `multiprocessing.popen_fork` is imported."""
+    _watch_status(sys.modules["multiprocessing.popen_fork"].Popen, "poll", lambda child: "multiprocessing")
+
+
+def _watch_status(owner: Any, name: str, words: Callable[[Any], Any]) -> None:
+    method = getattr(owner, name, None)
+    if method is None or hasattr(method, "__wrapped__"):
+        return
+
+    @functools.wraps(method)
+    def recording(self: Any, *args: Any, **options: Any) -> Any:
+        result = method(self, *args, **options)
+        _add_end(words(self), self.returncode)
+        return result
+
+    setattr(owner, name, recording)
+
+
+def _add_end(words: Any, status: int | None) -> None:
+    with contextlib.suppress(Exception):
+        if _process is not None and status not in (None, 0, -signal.SIGTERM):
+            parts = [words] if isinstance(words, (str, bytes, os.PathLike)) else list(words)
+            text = " ".join(
+                os.path.basename(os.fsdecode(part)) if os.path.isabs(part) else os.fsdecode(part) for part in parts
+            )
+            _process.ended.setdefault(text[:_LONGEST_MESSAGE], status)
 
 
 def _watch_sys_exit() -> None:
