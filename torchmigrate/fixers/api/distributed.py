@@ -1,4 +1,4 @@
-"""Fixers for several processes: process groups, DistributedDataParallel, FSDP, and tensors that they share.
+"""Fixers for several processes: groups of them, DistributedDataParallel, FSDP, shared tensors, how a Mac starts them.
 
 The backend of a process group is "nccl" where one is chosen, compared, listed or asked for.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding, Safety
@@ -19,10 +19,18 @@ from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import first_call, is_for_devices
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import helper_function, identifiers_in, reads_of, spell, spelled, strings_in
+from torchmigrate.semantic.references import (
+    helper_function,
+    identifiers,
+    identifiers_in,
+    reads_of,
+    spell,
+    spelled,
+    strings_in,
+)
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name, leaves_block
-from torchmigrate.syntax.scope import FUNCTIONS, function_scope
+from torchmigrate.syntax.scope import FUNCTIONS, Scope, function_scope
 from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER, having
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
@@ -476,3 +484,109 @@ def _handed_on(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
         nccl = any(isinstance(d, ast.Constant) and d.value in _NCCL for d in mine)
         if nccl or (not mine and _passes_nccl(context.module)):
             yield context.replace(value, f"accel.dist_backend({value.id})")
+
+
+# A file that speaks of these may start its processes in another way, or none on a Mac.
+_OTHER_WAYS = {"set_start_method", "get_context", "multiprocessing_context", "platform", "system", "uname", "darwin"}
+_GIVEN = ("collate_fn", "worker_init_fn")
+_PASSED_BY = {"enumerate", "iter", "tqdm", "trange", "list", "tuple", "zip", "islice"}
+
+
+def spawned(context: RuleContext) -> Iterator[Finding]:
+    """Report workers and processes that cannot start where each of them imports the program anew."""
+    call, module = context.call, context.module
+    if call is None or not module.facts.mentions_cuda or _chooses_start(module):
+        return
+    if context.qualified != "torch.utils.data.DataLoader":
+        at_once = context.qualified == "torch.multiprocessing.Pool"
+        if _is_at_import(module, call) and (at_once or _is_used_at_import(module, call, _starts_it)):
+            yield context.note(_UNGUARDED)
+        return
+    options = {k.arg: k.value for k in call.keywords if k.arg}
+    if len(options) < len(call.keywords) or not _is_positive(context, options.get("num_workers")):
+        return
+    for name in _GIVEN:
+        if name in options and _is_local(context, options[name]):
+            yield context.note(_LOCAL.format(name=name), node=options[name])
+            return
+    if _is_at_import(module, call) and _is_used_at_import(module, call, _iterates):
+        yield context.note(_UNGUARDED)
+
+
+_LOCAL = (
+    "a Mac starts workers anew and pickles what they are given, and this `{name}` cannot be pickled: "
+    "write it as a function of the module"
+)
+_UNGUARDED = (
+    "a Mac starts each process by importing the program anew, which comes here once more and dies: put what the "
+    'program does under `if __name__ == "__main__":`'
+)
+
+
+@query
+def _chooses_start(module: SemanticModel) -> bool:
+    said = identifiers(module) | {text.lower() for text in strings_in(module, module.tree)}
+    return bool(_OTHER_WAYS & said)
+
+
+def _is_positive(context: RuleContext, node: ast.expr | None) -> bool:
+    """Return whether a number of workers is at least 1: written so, or a name of the module that is only that."""
+    found = _only(context.scope, node.id) if isinstance(node, ast.Name) else None
+    value = found[1] if found else node
+    return isinstance(value, ast.Constant) and type(value.value) is int and value.value > 0
+
+
+def _only(scope: Scope, name: str) -> tuple[Scope, ast.AST] | None:
+    """Return what a name is bound to, and where, if it is bound once."""
+    found = scope.find(name)
+    if found is None or len(found[1]) != 1:
+        return None
+    return found[0], found[1][0].value or found[1][0].node
+
+
+def _is_local(context: RuleContext, node: ast.expr) -> bool:
+    """Return whether an expression is a lambda, or the name of one or of a function within a function."""
+    if isinstance(node, ast.Lambda):
+        return True
+    found = _only(context.scope, node.id) if isinstance(node, ast.Name) else None
+    if found is None:
+        return False
+    home, value = found
+    return isinstance(value, ast.Lambda) or (
+        isinstance(home.node, (*FUNCTIONS, ast.Lambda)) and isinstance(value, FUNCTIONS)
+    )
+
+
+def _is_at_import(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether a script comes here whenever it is imported; a notebook is not."""
+    if str(module.path).endswith(".ipynb"):
+        return False
+    blocks = (ast.Module, ast.Expr, ast.Assign, ast.AnnAssign, ast.For, ast.While, ast.With)
+    inside = (ast.expr, ast.keyword, ast.withitem)
+    kept = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.GeneratorExp)
+    return all(
+        (isinstance(up, (*blocks, *inside)) and not isinstance(up, kept))
+        or (isinstance(up, ast.If) and isinstance(up.test, ast.Constant))
+        for up in module.ancestors(node)
+    )
+
+
+def _is_used_at_import(module: SemanticModel, call: ast.Call, uses: Callable[[ast.AST, str], bool]) -> bool:
+    """Return whether what a call makes is used so at once, or by the one name that it gets."""
+    match module.parent(call):
+        case ast.Assign([ast.Name(name)]) if _only(module.scopes.module, name):
+            return any(uses(node, name) and _is_at_import(module, node) for node in module.nodes)
+    return False
+
+
+def _iterates(node: ast.AST, name: str) -> bool:
+    match node:
+        case ast.For(iter=iterated):
+            while isinstance(iterated, ast.Call) and iterated.args and chain_of(iterated.func) in _PASSED_BY:
+                iterated = iterated.args[0]
+            return isinstance(iterated, ast.Name) and iterated.id == name
+    return False
+
+
+def _starts_it(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and chain_of(node.func) == f"{name}.start"
