@@ -31,6 +31,9 @@ from torchmigrate.verify.backends import BUILD
 
 ROOT = Path(__file__).parent.parent
 
+# `verify` takes the `python` of PATH: in tests it is the one that runs them.
+os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+
 # Loaded machines are no bugs; the same examples everywhere, and nothing kept between runs.
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")

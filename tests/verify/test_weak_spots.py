@@ -548,6 +548,16 @@ def test_a_weak_port_is_found_out(name: str, judged: Callable[..., Result]) -> N
     assert exit_status(result.verdicts) != 0
 
 
+def test_one_device_does_the_products_of_two(judged: Callable[..., Result]) -> None:
+    """Each replica of DataParallel has the weights beside its part of the batch; the products are the same."""
+    original = HEAD + TRAIN + f"train(nn.DataParallel({NET.replace('64', '512')}.to(DEVICE)))\n"
+    port = original.replace(*HERE).replace("nn.DataParallel(", "(")
+    result = judged(original, port, ("xpu",), count=2)
+    told = "\n".join(f"{v.run.name}: {v.kind.value} {v.reason}" for v in result.verdicts)
+    assert result.verdicts[-1].kind is Kind.PASS, told
+    assert "matrix products" not in told, told
+
+
 @pytest.mark.parametrize("name", SAID)
 def test_what_a_port_leaves_out_is_said(name: str, judged: Callable[..., Result]) -> None:
     weak = SAID[name]

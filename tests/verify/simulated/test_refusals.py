@@ -62,6 +62,28 @@ def test_an_arc_has_no_kernel_for_float64(simulate: Callable) -> None:
     assert ran.status == 0, ran.err
 
 
+ATLAS = """
+import torch
+
+wide, bias = torch.ones(3, 3, dtype=torch.float64).to("npu"), torch.ones(3, device="npu")
+assert (wide + 1).sum().item() == 18 and (wide.float() @ bias).sum().item() == 9
+assert (bias.bfloat16().view(1, 3) @ bias.bfloat16().view(3, 1)).item() == 3
+said = []
+for make in (lambda: wide @ wide, lambda: torch.nn.functional.linear(wide, wide),
+             lambda: torch.bmm(wide[None], wide[None]), lambda: torch.nn.functional.conv1d(wide[None], wide[None])):
+    try:
+        make()
+    except RuntimeError as error:
+        said.append("is not in the list of dtypes that Ascend's devices support" in str(error))
+assert said == [True] * 4, said
+"""
+
+
+def test_an_atlas_has_no_products_of_float64(simulate: Callable) -> None:
+    ran = simulate("npu", ATLAS, TORCHMIGRATE_PROFILE="atlas")
+    assert ran.status == 0, ran.err
+
+
 TOLD = """
 import sys, threading
 import torch

@@ -48,6 +48,7 @@ class Profile(str, Enum):
     """The variants of simulated devices."""
 
     ARC = "arc"
+    ATLAS = "atlas"
 
 
 class Platform(str, Enum):
@@ -87,7 +88,8 @@ def verify(
     ] = None,
     tier: Annotated[Tier, Option(metavar="T", help="Simulate in native (C++) or python (npu only).")] = Tier.NATIVE,
     profile: Annotated[
-        Profile | None, Option(metavar="NAME", help="Simulate less: arc is an xpu without float64.")
+        Profile | None,
+        Option(metavar="NAME", help="Simulate less: arc is an xpu without float64, atlas an npu without its products."),
     ] = None,
     platform: Annotated[
         Platform | None, Option(metavar="P", help="Start processes as on macos (mps does) or linux.")

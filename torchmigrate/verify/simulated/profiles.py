@@ -21,6 +21,10 @@ class Profile:
     memory_only: tuple[str, ...] = ()
     """Dtypes that can be held and copied, but that no kernel takes or gives."""
     memory_only_message: str = ""
+    narrow: tuple[str, ...] = ()
+    """Operators, without their variants, that do not take `narrow_dtypes`."""
+    narrow_dtypes: tuple[str, ...] = ()
+    narrow_message: str = ""
     architecture: str = ""
     runtime_version: int = 0
 
@@ -64,12 +68,26 @@ PROFILES = {
 }
 
 
-# devices of a backend that lack what others of it have; the message is SYCL's
+# The products among torch_npu's list of supported APIs, which gives 64-bit floats to none of them (Ascend/pytorch,
+# docs/zh/api/native_api/pytorch_2-11-0, at commit 9e73e70). Of bfloat16 and whole numbers it says less than the devices
+# do, and an operator that has no kernel there runs on the CPU, with a warning (csrc/aten/VariableFallbackKernel.cpp).
+_NARROW_ON_NPU = (
+    *("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "addbmm", "dot", "linear"),
+    *("convolution", "convolution_backward", "_convolution"),
+)
+
+# devices of a backend that lack what others of it have; arc's message is SYCL's
 VARIANTS = {
     "arc": Profile(
         "xpu",
         memory_only=("float64", "complex128"),
         memory_only_message="Required aspect fp64 is not supported on the device",
+    ),
+    "atlas": Profile(
+        "npu",
+        narrow=_NARROW_ON_NPU,
+        narrow_dtypes=("float64", "complex128"),
+        narrow_message="{} is not in the list of dtypes that Ascend's devices support",
     ),
 }
 

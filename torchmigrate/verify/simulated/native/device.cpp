@@ -67,10 +67,13 @@ uint64_t bits(const std::vector<int64_t>& types) {
 
 void configure(std::vector<std::string> no_check, std::vector<std::string> missing, std::string missing_message, std::vector<std::string> missing_sparse,
                std::vector<int64_t> banned, std::string dtype_message, std::vector<int64_t> incapable, std::vector<std::string> whole,
-               std::vector<std::string> structured, std::vector<std::string> whole_sparse, std::vector<int64_t> memory_only, std::string memory_only_message) {
+               std::vector<std::string> structured, std::vector<std::string> whole_sparse, std::vector<int64_t> memory_only, std::string memory_only_message,
+               std::vector<std::string> narrow, std::vector<int64_t> narrow_dtypes, std::string narrow_message) {
   rules = {{no_check.begin(), no_check.end()}, {missing.begin(), missing.end()}, missing_message, {missing_sparse.begin(), missing_sparse.end()}, bits(banned), dtype_message, bits(incapable)};
   rules.memory_only_dtypes = bits(memory_only);
   rules.memory_only_message = memory_only_message;
+  for (auto& name : narrow) rules.narrow["aten::" + name] = bits(narrow_dtypes);
+  rules.narrow_message = narrow_message;
   auto& aten = library("aten");
   auto& sparse = library("aten", sparse_key());
   for (auto& name : whole) {
@@ -120,7 +123,7 @@ EXPORTED int torchmigrate_device() { return simulated::current; }
 EXPORTED int torchmigrate_count() { return simulated::device_limit; }
 
 TORCH_LIBRARY(torchmigrate_simulated, m) {
-  m.def("configure(str[] no_check, str[] missing, str missing_message, str[] missing_sparse, int[] banned, str dtype_message, int[] incapable, str[] whole, str[] structured, str[] whole_sparse, int[] memory_only, str memory_only_message) -> ()", &simulated::configure);
+  m.def("configure(str[] no_check, str[] missing, str missing_message, str[] missing_sparse, int[] banned, str dtype_message, int[] incapable, str[] whole, str[] structured, str[] whole_sparse, int[] memory_only, str memory_only_message, str[] narrow, int[] narrow_dtypes, str narrow_message) -> ()", &simulated::configure);
   m.def("stage(__torch__.torch.classes.c10d.ProcessGroup group, str name) -> ()", &simulated::stage);
   m.def("counts() -> str[]", &simulated::counts);
   m.def("listen(int address) -> ()", &simulated::listen);

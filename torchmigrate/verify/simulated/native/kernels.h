@@ -8,6 +8,7 @@
 #include <ATen/core/enum_tag.h>
 #include <ATen/ops/linear_native.h>
 #include <torch/library.h>
+#include <cmath>
 #include <cstdlib>
 
 namespace simulated {
@@ -68,6 +69,16 @@ struct Call {
   std::vector<IValue> keep;  // the device tensors, while the kernel works on their aliases
 
   IValue& argument(size_t i) { return stack[first + i]; }
+
+  // What a backend's public lists of operators leave out of dtypes: rules.narrow.
+  void refuse_dtype(ScalarType type) {
+    auto found = rules.narrow.find(schema.operator_name().name);
+    if (found != rules.narrow.end() && (found->second >> int(type) & 1)) {
+      std::string message = rules.narrow_message;
+      if (auto at = message.find("{}"); at != std::string::npos) message.replace(at, 2, name + " of " + toString(type));
+      TORCH_CHECK(false, message);
+    }
+  }
 
   void refuse_missing() {
     TORCH_CHECK_NOT_IMPLEMENTED(!(is_sparse && rules.missing_sparse.count(name)), "Could not run '", name, "' with arguments from the '", toString(sparse_key()), "' backend.");
@@ -152,6 +163,7 @@ struct Call {
     check(t, a);
     if (on_device(t) && t.layout() == kStrided && t.requires_grad() && t.is_leaf() && t.has_storage()) mark_parameter(t.storage().data());
     if (on_device(t)) check_computes(t.scalar_type());
+    if (on_device(t)) refuse_dtype(t.scalar_type());
     auto cpu = on_device(t) ? aliases.alias(t) : t;
     // derivatives.yaml makes this one's arguments contiguous for every backend but XPU, whose kernel takes any.
     return name == "aten::native_group_norm_backward" && cpu.defined() ? cpu.contiguous() : cpu;
@@ -278,13 +290,29 @@ inline bool is_product(const std::string& name) {
   return std::any_of(parts.begin(), parts.end(), [&](const char* part) { return name.find(part) != std::string::npos; });
 }
 
+// How much a product multiplies: of two matrices sqrt(|a| |b| |a b|) = m k n, which parts of a batch add up to, whatever weights
+// each part has beside it. Of others, as fused attention, all elements.
+inline int64_t multiplied(const Call& call, int64_t elements) {
+  bool gradient = call.name.find("convolution_backward") != std::string::npos;
+  bool added = starts_with(call.name, "aten::add") || starts_with(call.name, "aten::baddbmm");  // to their first argument
+  bool plain = call.name.find("mm") != std::string::npos || call.name.find("mv") != std::string::npos || call.name.find("convolution") != std::string::npos || starts_with(call.name, "aten::dot");
+  auto numel = [](const IValue& v) { return v.isTensor() && v.toTensor().defined() && v.toTensor().layout() == kStrided && !v.toTensor().is_nested() ? double(v.toTensor().numel()) : 0.0; };
+  if (!plain || call.keep.size() < size_t(gradient || added ? 3 : 2)) return elements;
+  const auto& a = call.keep[added ? 1 : 0];
+  const auto& b = call.keep[added ? 2 : 1];
+  double c = gradient ? numel(call.keep[2]) : call.stack.empty() ? 0.0 : numel(call.stack.back());
+  bool batched = call.name.find("bmm") != std::string::npos && a.isTensor() && a.toTensor().dim() == 3 && a.toTensor().size(0) > 0;
+  double product = numel(a) * numel(b) * c / (batched ? double(a.toTensor().size(0)) : 1.0);
+  return product > 0 ? int64_t(std::sqrt(product)) * (gradient ? 2 : 1) : elements;
+}
+
 inline void count_work(const Call& call) {
   int64_t elements = 0;
   for (auto& [device, cpu] : call.aliases.pairs)
     if (cpu.layout() == kStrided && !cpu.is_nested()) elements += cpu.numel();
   std::lock_guard<std::mutex> lock(mutex);
   work_done.elements += elements;
-  if (is_product(call.name)) work_done.products += elements;
+  if (is_product(call.name)) work_done.products += multiplied(call, elements);
 }
 
 // Alters what the host reads from the device, and leaves truth values alone, on which loops may turn.

@@ -39,6 +39,8 @@ struct Rules {
   std::unordered_set<std::string> on_cpu;       // what MPS runs there without being asked
   uint64_t memory_only_dtypes = 0;              // can be held and copied, and no kernel takes or gives them
   std::string memory_only_message;
+  std::unordered_map<std::string, uint64_t> narrow;  // dtypes that single operators, by name without variant, do not take
+  std::string narrow_message;                   // with {} for operator and dtype
 };
 inline Rules& rules = *new Rules;
 
@@ -48,7 +50,7 @@ inline auto& kernels = *new std::unordered_map<std::string, int64_t>;
 inline int64_t random_kernels = 0;
 struct Amount {
   int64_t elements = 0;  // of all tensors that kernels read or wrote
-  int64_t products = 0;  // those of matrix products, convolutions, attention and recurrent nets
+  int64_t products = 0;  // of matrix products, convolutions, attention and recurrent nets: `multiplied`
 };
 inline Amount work_done;
 inline int64_t reads = 0;    // how often the host read from the device

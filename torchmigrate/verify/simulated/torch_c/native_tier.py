@@ -66,6 +66,9 @@ def configure(settings: Settings) -> Any:
         _unqualified(sparse & known.all),
         [numbers[name] for name in profile.memory_only],
         profile.memory_only_message,
+        list(profile.narrow),
+        [numbers[name] for name in profile.narrow_dtypes],
+        profile.narrow_message,
     )
     return ops
 
