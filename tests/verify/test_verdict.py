@@ -197,8 +197,14 @@ def test_what_the_original_did_there_is_not_lost() -> None:
         "REGRESSED",
         "ValueError: no 3 on cuda:0; the original works on mps",
     )
+    dead = base(exit=1, exception=VALUE_ERROR)
+    assert said(died, beside(original, dead)) == (
+        "REGRESSED",
+        "fails as the original does on cuda: ValueError: no 3 on cuda:0; the original works on mps",
+    )
     cannot = outcome("", MPS, "original", exit=1, exception=VALUE_ERROR)
     assert said(died, beside(cannot))[0] == "FAIL"
+    assert said(died, beside(cannot, dead))[0] == "SKIPPED"
     on_cpu = outcome("loss 0.5000\n", MPS, "original", kernels=0)
     assert said(outcome(way=MPS, kernels=0), beside(on_cpu))[0] == "FAIL"
     assert said(outcome(way=MPS, kernels=0), beside(original))[0] == "REGRESSED"

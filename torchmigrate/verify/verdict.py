@@ -221,8 +221,10 @@ def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Bas
     if said := _renamed(outcome, before):
         return Verdict(outcome.run, Kind.REGRESSED, said, outcome)
     backend = outcome.run.way.backend
-    if verdict.kind is Kind.FAIL and (outcome.exit != wanted or before.kernels):
-        return replace(verdict, kind=Kind.REGRESSED, reason=f"{verdict.reason}; the original works on {backend}")
+    alike = verdict.kind is Kind.SKIPPED and outcome.exit != wanted  # it fails as the original does, but on cuda
+    if alike or (verdict.kind is Kind.FAIL and (outcome.exit != wanted or before.kernels)):
+        why = f"fails as the original does on cuda: {outcome.error}" if alike else verdict.reason
+        return replace(verdict, kind=Kind.REGRESSED, reason=f"{why}; the original works on {backend}")
     if verdict.on_cpu and _is_device_unused(before):
         return replace(verdict, reason=f"{verdict.reason}; so does the original there")
     if verdict.kind not in (Kind.DIFFERS, Kind.UNCOMPARED):
