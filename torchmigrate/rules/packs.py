@@ -444,8 +444,6 @@ _CASE = re.compile(r"^\[\[case\]\]\n(?:(?!\[\[(?:rewrite|pattern|where)\]\]$).*\
 
 def load_rule(path: Path, cases: bool = True) -> Rule:
     """Read one rule file, without `cases` faster and not validated; raises PackError."""
-    # not where the rules were compiled
-
     text, data = read_toml(path, "a rule", None if cases else _CASE)
     return Reader(path, text, cases).rule(data)
 
