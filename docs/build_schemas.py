@@ -14,7 +14,7 @@ from torchmigrate.base.schema import Kind
 from torchmigrate.config.config_file import toml
 from torchmigrate.config.keys import KEYS, NAME
 from torchmigrate.project import helper_file
-from torchmigrate.rules import packs
+from torchmigrate.rules import packs, reader
 from torchmigrate.rules.model import NODE_KINDS, STRING_KINDS, WHERE
 from torchmigrate.surveys import api_catalog
 
@@ -129,14 +129,14 @@ def _name() -> Json:
 
 def rule_schema() -> Json:
     """`<pack>/<rule>.toml`: about Python, or about text."""
-    found = _described(packs.KEYS["rule"], RULE)
+    found = _described(reader.KEYS["rule"], RULE)
     found["fixer"]["enum"] = sorted({rule.fixer for rule in packs.load(cases=False).rules.values() if rule.fixer})
     asked = [{"enum": sorted(NODE_KINDS | STRING_KINDS)}, {"type": "string", "pattern": r"^(torch\.|\.|accel\.)"}]
     found["on"] |= {"minItems": 1, "items": {"anyOf": asked}}
     found["rewrite"]["items"] = _rewrite()
-    found["where"]["items"] = _table(_described(packs.KEYS["where"], WHERE_TABLE), ["files"])
-    found["pattern"]["items"] = _table(_described(packs.KEYS["pattern"], PATTERN), [])
-    found["case"]["items"] = _table(_described(packs.KEYS["case"], CASE), ["title", "before"])
+    found["where"]["items"] = _table(_described(reader.KEYS["where"], WHERE_TABLE), ["files"])
+    found["pattern"]["items"] = _table(_described(reader.KEYS["pattern"], PATTERN), [])
+    found["case"]["items"] = _table(_described(reader.KEYS["case"], CASE), ["title", "before"])
     for key in ("rewrite", "pattern", "where"):
         found[key]["minItems"] = 1
     matches = [{"required": [key]} for key in ("rewrite", "fixer", "pattern")]
@@ -146,7 +146,7 @@ def rule_schema() -> Json:
 
 
 def _rewrite() -> Json:
-    found = _described(packs.KEYS["rewrite"], REWRITE)
+    found = _described(reader.KEYS["rewrite"], REWRITE)
     found["where"]["additionalProperties"] = {"enum": sorted(WHERE)}
     return _table(found, ["match"])
 

@@ -29,7 +29,7 @@ from torchmigrate.diagnostics.finding import Changed, Failed
 from torchmigrate.engine import worker
 from torchmigrate.engine.worker import Done, Job, Worker
 from torchmigrate.fixers import registry
-from torchmigrate.rules import packs
+from torchmigrate.rules import packs, reader
 
 Cli = Callable[..., Ran]
 CUDA = "import torch\n\nx = torch.zeros(3).cuda()\n"
@@ -301,9 +301,9 @@ def test_sparse_files(here: Path, cli: Cli, name: str) -> None:
 def test_a_pipe_that_is_asked_for_is_written_to(here: Path, cli: Cli) -> None:
     write_tree(here, {"a.py": CUDA})
     os.mkfifo(here / "pipe")
-    with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE) as packs:
+    with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE) as reader:
         assert cli("check", "-o", "pipe", "--output-format", "json").status == 1
-        assert packs.stdout is not None and json.loads(packs.stdout.read())
+        assert reader.stdout is not None and json.loads(reader.stdout.read())
 
 
 # ---- two at once
@@ -654,7 +654,7 @@ def test_what_takes_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_toml_that_is_made_to_do_harm(here: Path, cli: Cli, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packs, "_SECONDS", 0.5)
+    monkeypatch.setattr(reader, "_SECONDS", 0.5)
     write_tree(
         here,
         {"pyproject.toml": '[tool.torchmigrate]\nrule-paths = ["packs"]\n', "packs/own/one.toml": text, "a.py": CUDA},

@@ -169,7 +169,7 @@ def test_the_compiled_rules_of_the_wheel_are_its_toml_files(wheel: zipfile.ZipFi
 import sys
 sys.path.insert(0, sys.argv[1])
 from torchmigrate.rules import packs
-fast, used = packs.load(cases=False), bool(packs._compiled(packs._files(packs.builtin())))
+fast, used = packs.load(cases=False), "torchmigrate.rules.reader" not in sys.modules
 packs._compiled = lambda files: {}
 slow = packs.load(cases=False)
 same = all(getattr(fast, field) == getattr(slow, field) for field in ("rules", "claimed", "names", "globs"))

@@ -16,7 +16,7 @@ from conftest import ROOT, Ran
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.config.keys import KEYS
-from torchmigrate.rules import packs
+from torchmigrate.rules import packs, reader
 from torchmigrate.surveys import api_catalog
 
 jsonschema = pytest.importorskip("jsonschema", reason="schemas are checked with jsonschema")
@@ -60,9 +60,9 @@ def test_the_command_prints_them(cli: Callable[..., Ran], here: Path) -> None:
 def test_the_keys_are_those_of_the_readers() -> None:
     rule, api = SCHEMAS["rule"]["properties"], SCHEMAS["catalog"]["properties"]["api"]["items"]["properties"]
     assert SCHEMAS["config"]["properties"].keys() == KEYS.keys()
-    assert rule.keys() == packs.KEYS["rule"].keys()
+    assert rule.keys() == reader.KEYS["rule"].keys()
     for table in ("rewrite", "case", "where", "pattern"):
-        assert rule[table]["items"]["properties"].keys() == packs.KEYS[table].keys()
+        assert rule[table]["items"]["properties"].keys() == reader.KEYS[table].keys()
     assert api.keys() == set(api_catalog._KEYS)
 
 
@@ -243,7 +243,7 @@ def reads_rule(data: dict[str, Any], directory: Path) -> bool:
     file.write_text(toml_of(data), encoding="utf-8")
     try:
         packs.load_rule(file)
-    except packs.PackError:
+    except reader.PackError:
         return False
     return True
 
@@ -297,7 +297,7 @@ def reads_rows(data: dict[str, Any], directory: Path) -> bool:
     file.write_text(toml_of(data), encoding="utf-8")
     try:
         api_catalog.read(file)
-    except packs.PackError:
+    except reader.PackError:
         return False
     return True
 

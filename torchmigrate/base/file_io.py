@@ -440,5 +440,5 @@ def sweep(directory: Path) -> None:
 def is_left(name: str) -> bool:
     """Return whether the process whose id begins a temporary name (its prefix removed) has ended."""
     process = name.partition("-")[0]
-    # Windows, which cannot tell, refuses to remove an open file; 0 stands for one's own group
+    # Windows cannot tell, and refuses to remove an open file; 0 stands for one's own group
     return not process.isdecimal() or int(process) == 0 or not system.is_running(int(process))

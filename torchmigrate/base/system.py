@@ -177,7 +177,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     if is_windows():
         import subprocess
 
-        # what it started has no other tie to it
+        # Windows has no process groups: /T ends the processes that it started with it
         subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True, check=False)
     else:
         os.killpg(process.pid, signal.SIGKILL)

@@ -85,7 +85,7 @@ def _elsewhere(report: Report, result: FileResult, more: list[Found]) -> str:
     return f"and {len(more)} more in this file: line{'s' if len({*places}) > 1 else ''} {_listed(places)}"
 
 
-# what a finding concerns that names no backends: nothing is said of it
+# a finding that names no backends concerns all of these; the report does not list them
 _EVERYWHERE = frozenset(having("scored")) - {*having("cuda")}
 
 

@@ -57,7 +57,7 @@ def in_order(module: SemanticModel, statement: str, last: ast.stmt | None, folde
         same = block[keys.index(own)]
         if _is_configured(str(module.facts.root)):
             return _joined(module, same, tree[0].names[0])
-        # no line of the project's changes unless it uses isort
+        # the project's own lines stay as they are unless it uses isort
         return _line(module, module.line_above(same), statement + newline)
     above = [at for at, key in enumerate(keys) if key < own]
     if above and keys[above[-1]][0] == own[0]:

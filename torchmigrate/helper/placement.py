@@ -457,7 +457,7 @@ def _tops_used(index: ImportIndex, file: str) -> set[_Top]:
     return known[file]
 
 
-# in a notebook: signs that it is opened where only it is, and what its first cells run there
+# signs that a notebook is opened alone, without the project, and the commands of its first cells there
 _HOSTED = re.compile(rb'"colab"\s*:|google\.colab|colab\.research\.google\.com|"kaggle"\s*:')
 _FETCHES = ("git clone", "pip install", "python -m pip install")
 

@@ -32,8 +32,7 @@ from torchmigrate.base.text import UserError
 from torchmigrate.diagnostics import suppressions
 from torchmigrate.diagnostics.finding import Changed, FileResult, Finding, Safety, Status
 from torchmigrate.formats.model import kind
-from torchmigrate.lsp.analysis import Analysis
-from torchmigrate.lsp.documents import File, Text
+from torchmigrate.lsp.documents import Analysis, File, Text
 from torchmigrate.source import encoding
 from torchmigrate.source.encoding import Source
 from torchmigrate.source.text_file import TextFile

@@ -18,8 +18,7 @@ from torchmigrate.config.config_file import pack_errors
 from torchmigrate.formats import catalog
 from torchmigrate.formats.markdown import code, plain
 from torchmigrate.lsp.actions import KINDS, Client, Menu
-from torchmigrate.lsp.analysis import Analysis
-from torchmigrate.lsp.documents import Documents
+from torchmigrate.lsp.documents import Analysis, Documents
 from torchmigrate.lsp.session import Session
 from torchmigrate.project.context import ProjectContext, project_root
 from torchmigrate.semantic.model import SemanticModel

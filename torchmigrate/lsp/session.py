@@ -15,8 +15,7 @@ from pygls.lsp.server import LanguageServer
 from torchmigrate.base.text import UserError, shorten
 from torchmigrate.lsp import actions
 from torchmigrate.lsp.actions import Client
-from torchmigrate.lsp.analysis import Analysis, analyse
-from torchmigrate.lsp.documents import Documents, File
+from torchmigrate.lsp.documents import Analysis, Documents, File, analyse
 
 Result = TypeVar("Result")
 _KEPT = 8  # analyses: each holds its project context, which takes megabytes in a large project

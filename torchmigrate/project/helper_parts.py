@@ -33,7 +33,7 @@ _DIGITS = string.digits + string.ascii_letters
 _CLASS_DOC = "The functions of torch.cuda that this file calls, for whatever accelerator is here, or none."
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SHORT_DIGEST = 2  # characters: enough to tell which function was edited; that one was, all digits say
-# what a function is for calls with few arguments: a part of it, which takes its name where nothing needs the rest
+# by public function: the part of it that calls with few arguments need; alone, the part takes the function's name
 _SHORT = {
     "device": "_here",
     "map_location": "_from_anywhere",
@@ -43,7 +43,7 @@ _SHORT = {
     "is_bf16_supported": "_has_bf16",
 }
 _CACHED = "@functools.lru_cache(maxsize=1)"
-# functions that may find it anew: they set no current device, and ask later no more often than a module runs
+# functions that may look for the device anew: they set no current device, and ask no more often than a module runs
 _ASKING = {
     *("device", "device_type", "is_available", "is_nvidia", "device_count", "map_location", "data_parallel"),
     *("manual_seed", "manual_seed_all", "dist_backend", "set_default_tensor_type", "get_device_name", "pin_memory"),

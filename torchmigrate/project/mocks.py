@@ -85,7 +85,7 @@ class _Search:
         self._leads: dict[ast.AST, tuple[list[tuple[str, ast.AST]], list[str]]] = {}
         self._uses: dict[ast.AST, list[tuple[ast.AST, str, str]]] = {}
 
-    # What is replaced
+    # names that tests replace
 
     def mocks(self, path: str, scopes: Scopes, statement: ast.stmt) -> Iterator[_Mock]:
         """Yield what a statement's own expressions replace."""
@@ -132,7 +132,7 @@ class _Search:
         name = self._resolver.resolve(node, scope)
         return name if name and f"{name}.".startswith("torch.") else None
 
-    # Which tests replace it
+    # tests that replace them
 
     def home(self, scopes: Scopes, node: ast.AST) -> _Home:
         """Return the outermost function around a node, else the class, else the module."""
@@ -208,7 +208,7 @@ class _Search:
                         if uses or any(_names(inner, function.name) for inner in ast.walk(node)):
                             yield file, node
 
-    # What they run
+    # code that these tests run
 
     def _onward(
         self, path: str, node: ast.AST, methods: dict[str, list[tuple[str, ast.AST]]]
@@ -269,7 +269,7 @@ class _Search:
             self._methods[path] = found
         return self._methods[path]
 
-    # Where they use it
+    # places where that code uses the names
 
     def spans(self, path: str, node: ast.AST, target: str) -> Iterator[Span]:
         """Yield the calls of what is replaced in a function, or where it is named."""

@@ -457,7 +457,7 @@ def _idle_left(module: SemanticModel, findings: list[Finding], regions: list[Gua
     while more := set(_idle(module, [f for f in findings if f not in idle], regions, branches)):
         idle |= more  # what they guard in turn may be idle now: the other half of `available and x.is_cuda`
     home = {r.guard: r.home for r in regions}
-    # what a function asks twice must be asked in the same way
+    # a function that asks twice must ask in the same way, so one test that is kept keeps the others
     kept = {home.get(_span(f)) for f in findings if f.fix and f.guards == "test" and f not in idle}
     return [_left(f, _IDLE) if f in idle and (f.follows or home[_span(f)] not in kept) else f for f in findings]
 

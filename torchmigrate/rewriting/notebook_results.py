@@ -164,7 +164,7 @@ def _added(
         added = replace(added, text=added.text.rstrip() + "\n" * (1 + max(2 - blank, 0)))
     yield added
     if place.path and (move := min(_moves(module, book), default=added.start)) < added.start:
-        # not the import itself: torch may be installed in between, or be told of devices
+        # the import itself stays: cells in between may install torch, or tell it of devices
         where = f"sys.path.append(os.getcwd())  # {Path(place.path).name} lies here"
         yield _above(module, move, ["import os, sys", where])
 

@@ -41,7 +41,7 @@ _FILLING = {
     )
 }
 _DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
-# a tensor with these is another one when it is made on the device, or has one already
+# arguments with which a tensor made on the device is another one, or that name a device already
 _ELSEWHERE = {None, "device", "out", "requires_grad", "pin_memory", "layout"}
 _KEEP_DEVICE = {
     "float",

@@ -289,5 +289,5 @@ def prefilter(ruleset: Ruleset) -> Prefilter:
     anywhere = literals_of([rule for rule in rules if "cuda" in rule.literals or not rule.names_torch])
     more = tuple(word for word in literals_of(rules) if not any(known in word for known in anywhere))
     of_tensors = any("torch.Tensor" in rule.keys() for rule in rules)  # noqa: SIM118 (a generator)
-    # a suppression may be wrong in a file without work
+    # the check reads files without work too, as a suppression in them may be wrong
     return Prefilter((*anywhere, SUPPRESSES), more, of_tensors)

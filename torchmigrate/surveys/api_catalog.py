@@ -26,7 +26,7 @@ from torchmigrate.rewriting import notebook_results
 from torchmigrate.rewriting.visitor import DispatchTable, Visitor
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import PackError, Prefilter, Ruleset
-from torchmigrate.rules.packs import read_toml
+from torchmigrate.rules.reader import read_toml
 from torchmigrate.semantic.device_expr import DEVICE_NAME, carrier
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel

@@ -20,17 +20,17 @@ def types_of(*kinds: str) -> tuple[str, ...]:
     return tuple(_ALL[name].get("type", name) for name in having(*kinds))
 
 
-# in the order of the data: messages and schemas list them so
+# the backends of settings, in the order of the data, as messages and schemas list them
 BACKENDS = tuple(name for name, backend in _ALL.items() if "setting" in backend["kinds"])
 # the columns of the catalog, one of which is no backend of torch
 COLUMNS = tuple(name for name in having() if "column" in _ALL[name])
 TITLES: Mapping[str, str] = {name: backend.get("title", name.upper()) for name, backend in _ALL.items()}
 TOOLS: Mapping[str, str] = {name: _ALL[name]["tool"] for name in having() if "tool" in _ALL[name]}
-# what code names that is written for other accelerators than CUDA
+# the accelerators other than CUDA that code may be written for
 OTHERS = tuple(name for name in having("helper") if name != "cuda")
-# the place of a backend outside torch, as torch calls its devices
+# what torch calls the devices of a backend that lies outside torch
 EXTENSION: str = _ALL["privateuse1"]["type"]
-# what libraries of other accelerators are called that carry tensors between processes, as nccl does for CUDA
+# the libraries that carry tensors between processes, as nccl does for CUDA
 COLLECTIVES = frozenset(name for backend in _ALL.values() for name in backend.get("collectives", ()))
-# and which of them the helper chooses
+# those libraries that the helper chooses
 OF_HELPER = tuple(dict.fromkeys(_ALL[name]["collectives"][0] for name in OTHERS if "collectives" in _ALL[name]))

@@ -11,7 +11,7 @@ from torchmigrate.torch_api import facts
 from torchmigrate.torch_api.backends import OTHERS
 
 _DATA = facts("names")
-# where torch keeps what it documents one level up
+# modules in which torch keeps names that it documents one level up
 CANONICAL: Sequence[tuple[str, str]] = tuple(_DATA["canonical"].items())
 _LONG = tuple(prefix for prefix, _ in CANONICAL)
 
@@ -19,7 +19,7 @@ _LONG = tuple(prefix for prefix, _ in CANONICAL)
 # names under which people import torch's modules
 ALIASES: Mapping[str, str] = _DATA["aliases"]
 
-# where functions take a device that is given by position
+# the position at which functions take a device
 DEVICE_ARGUMENT: Mapping[str, int] = _DATA["device-argument"]
 
 

@@ -69,7 +69,7 @@ def _kind(context: RuleContext) -> str:
     return context.ref.attr if isinstance(context.ref, ast.Attribute) else ""
 
 
-# ---- where the name is right as it is
+# ---- places where the backend's name is right as it is
 
 
 def _is_asked_for(module: SemanticModel, node: ast.AST, kind: str) -> bool:

@@ -198,7 +198,7 @@ _TEXT = re.compile(
 _TAKERS = ("device", "map_location")  # how names of parameters and variables for devices end
 # without CUDA, fork_rng saves the states of no device for "cuda", and raises for "cpu"
 _FORKS = ("torch.fork_rng", "device_type")
-# they take a device type that they know; "auto" would look for TPUs first
+# Lightning's classes take a device type that they know; "auto" would look for TPUs first
 _LIGHTNING = re.compile(r"(lightning|pytorch_lightning|lightning_fabric)\.(\w+\.)*(Trainer|Fabric)$")
 _NO_DEVICE = {
     "choices", "help", "dest", "metavar", "name", "backend", "key", "msg", "reason", "id", "ids",

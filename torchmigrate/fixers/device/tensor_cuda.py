@@ -202,7 +202,7 @@ def _missing(context: RuleContext, call: ast.Call, text: str) -> Finding:
     after = island.span(island.root.args[0].value)[1]  # type: ignore[attr-defined]
     edits = [Edit(after, after, spell(f", map_location={text}", spelled(context.module)))]
     if text == _KEPT and context.module.path.suffix == ".ipynb":
-        # another cell, not in this file's order, may count on where it was
+        # cells run in any order, and another one may count on where the tensor was
         return context.fix(edits, Safety.UNSAFE, f"{context.rule.message}; what other cells do with it is not known")
     return context.fix(edits)
 
