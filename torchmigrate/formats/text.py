@@ -81,8 +81,20 @@ def _elsewhere(report: Report, result: FileResult, more: list[Found]) -> str:
     if others:
         places = [*(visible(place(report.name(result.path), f, column=False)) for f in here), *others]
         return f"and {len(more)} more: {_listed(places)}"
-    places = [f"{f.line}" if f.cell is None else f"{f.line} of cell {f.cell}" for f in here]
-    return f"and {len(more)} more in this file: line{'s' if len({*places}) > 1 else ''} {_listed(places)}"
+    return f"and {len(more)} more in this file: {_lines(here)}"
+
+
+def _lines(findings: list[Finding]) -> str:
+    """Return the first lines as `line 7` or `lines 7, 9`; in a notebook as `cell 5: lines 3, 4; cell 8: line 1`."""
+    places = list(dict.fromkeys((f.cell, f.line) for f in findings))
+    by_cell: dict[int | None, list[str]] = {}
+    for cell, line in places[:_LISTED]:
+        by_cell.setdefault(cell, []).append(str(line))
+    parts = (
+        f"{'' if cell is None else f'cell {cell}: '}line{'s' if lines[1:] else ''} {', '.join(lines)}"
+        for cell, lines in by_cell.items()
+    )
+    return "; ".join(parts) + (", ..." if len(places) > _LISTED else "")
 
 
 # what a finding concerns that names no backends: nothing is said of it
