@@ -68,10 +68,17 @@ def _repeated(report: Report) -> dict[int, list[Found] | None]:
     first: dict[tuple[object, ...], list[Found]] = {}
     for result, finding in report.to_do:
         where = result.path if report.command == "check" else ""
-        key = (where, finding.rule, finding.message, kind(finding), finding.backends)
+        key = (where, finding.rule, _without_lines(finding.message), kind(finding), finding.backends)
         first.setdefault(key, []).append((result, finding))
     groups = (same for same in first.values() if same[1:])
     return {id(found[1]): None if number else same[1:] for same in groups for number, found in enumerate(same)}
+
+
+def _without_lines(message: str) -> str:
+    """Return a message without the lines that it names as `(line 7)`, which are other ones at each place."""
+    head, *parts = message.split(" (line ")
+    tails = (part.partition(")") for part in parts)
+    return head + "".join(tail if number.isdigit() else f" (line {number}){tail}" for number, _, tail in tails)
 
 
 def _elsewhere(report: Report, result: FileResult, more: list[Found]) -> str:
