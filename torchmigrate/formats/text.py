@@ -64,14 +64,19 @@ Found = tuple[FileResult, Finding]
 
 
 def _repeated(report: Report) -> dict[int, list[Found] | None]:
-    """Return the findings that say the same: the others for the first one, None for each of those."""
+    """Return the findings that say the same: those at other places for the first one, None for each after it."""
     first: dict[tuple[object, ...], list[Found]] = {}
     for result, finding in report.to_do:
         where = result.path if report.command == "check" else ""
         key = (where, finding.rule, _without_lines(finding.message), kind(finding), finding.backends)
         first.setdefault(key, []).append((result, finding))
-    groups = (same for same in first.values() if same[1:])
-    return {id(found[1]): None if number else same[1:] for same in groups for number, found in enumerate(same)}
+    again: dict[int, list[Found] | None] = {}
+    for same in first.values():
+        again |= dict.fromkeys((id(finding) for _, finding in same[1:]), None)
+        # two arguments of one call are one place
+        places = {(result.path, f.cell, f.line, f.column): (result, f) for result, f in reversed(same)}
+        again[id(same[0][1])] = [*reversed(places.values())][1:]
+    return again
 
 
 def _without_lines(message: str) -> str:
