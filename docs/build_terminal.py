@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 ROOT = Path(__file__).parent.parent
-COLUMNS, SHOWN = 96, 13  # lines of `check` that are shown
+COLUMNS, SHOWN = 100, 14  # lines of `check` that are shown
 COMMANDS = ("check", "apply", "undo")
 
 

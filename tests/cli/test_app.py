@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -515,7 +516,7 @@ def test_start_says_what_comes_next_and_writes_nothing(here: Path, cli: Cli) -> 
     assert lines[-1].startswith("For `verify`, add arguments ") and len(lines[-1]) <= 80
     assert commands[1:3] == ["torchmigrate apply", "torchmigrate verify . -- python train.py"]
     write_tree(here / "venv", {"bin/python": ""})
-    assert "-- venv/bin/python train.py " in cli("start").out, "what stands ready in the project is named"
+    assert "-- venv/bin/python train.py\n" in cli("start").out, "what stands ready in the project is named"
     shutil.rmtree(here / "venv")
     assert cli(*commands[0].split()[1:]).status == 1  # a diff
     assert cli(*commands[1].split()[1:]).status == 0
@@ -533,6 +534,31 @@ def test_the_style_of_the_command_line_counts_above_that_of_the_project(here: Pa
     assert ran.status == 1
     assert ("accel.device()" in ran.out) is (style == "helper")
     assert ("torch.accelerator.current_accelerator" in ran.out.split("accel.py")[0]) is (style != "helper")
+
+
+LONG = "tools/train_a_network_that_has_a_long_name.py"
+COUNTED = {
+    "meter.py": "class Meter:\n    def cuda(self):\n        return self\n\n\ndef move(x):\n    return x.cuda()\n",
+    LONG: "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n\n"
+    "def train(rank):\n    net = torch.nn.Linear(1, 1).cuda(rank)\n"
+    "    ddp = DDP(net, device_ids=[rank], output_device=rank)\n"
+    "    ddp(torch.ones(1).cuda()).backward()\n\n\nif __name__ == '__main__':\n    train(0)\n",
+}
+
+
+def test_start_counts_as_check_and_apply_do(here: Path, cli: Cli) -> None:
+    write_tree(here, COUNTED)
+    told = cli("start").out
+    check = re.search(r"Found (\d+) problems at (\d+ places)", cli("check").err)
+    edits = re.search(r"(\d+ edits) by", cli("apply", "--dry-run").err)
+    left = re.search(r"(\d+) unsafe fix.*, (\d+) needs? you", cli("apply", "--dry-run").err)
+    assert check and edits and left
+    assert f"Tied to CUDA in {check[2]}" in told, "two findings at one place are one place"
+    assert f"make {edits[1]}" in told
+    assert re.search(rf"--unsafe-fixes +{left[1]} more", told)
+    assert f"Left for you after `apply` ({left[2]})" in told
+    assert max(map(len, told.splitlines())) <= 80, "a long command stands on a line of its own"
+    assert f"{LONG}\n   " in told
 
 
 def test_start_where_nothing_is(here: Path, cli: Cli) -> None:

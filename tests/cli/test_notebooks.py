@@ -390,3 +390,8 @@ def test_annotations_point_into_the_file_however_cells_are_written(here: Path, c
     assert MOVE in lines[line - 1]
     assert "cell 2, line 3: " in first
     assert "file=b.ipynb,line=1,endLine=1," in second
+
+
+def test_what_a_notebook_repeats_is_told_by_cell(here: Path, cli: Cli) -> None:
+    write_tree(here, {"a.ipynb": notebook(f"{IMPORT}\n{MOVE}", f"{MOVE}\n{MOVE}", MOVE)})
+    assert "= and 3 more in this file: cell 2: lines 1, 2; cell 3: line 1\n" in cli("check").out

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Ran
+from conftest import ROOT, Ran, write_tree
 
 from torchmigrate.base import text as base_text
 from torchmigrate.base.text import folded
@@ -266,3 +266,23 @@ def test_no_bar_in_a_pipe(project: Path) -> None:
     ran = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
     assert ran.stderr.splitlines()[-1].startswith("Found 3 problems")
     assert "━" not in ran.stderr and "\x1b" not in ran.stdout + ran.stderr
+
+
+def test_findings_that_differ_in_a_line_that_they_name_are_one_group(here: Path, cli: Cli) -> None:
+    body = "    if torch.cuda.get_device_properties(0).major {} 7:\n        print(1)\n"
+    write_tree(here, {"a.py": "import torch\n\n\ndef f():\n" + body.format("<") + "\n\ndef g():\n" + body.format("<=")})
+    told = cli("check").out
+    assert told.count("which would decide") == 1, told
+    assert "= and 1 more in this file: line 10\n" in told
+
+
+def test_two_findings_at_one_place_are_told_once(here: Path, cli: Cli) -> None:
+    call = "DDP(net, device_ids=[rank], output_device=rank)"
+    body = f"def f(net, rank):\n    if torch.distributed.get_world_size() > 1:\n        return {call}\n"
+    text = f"import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\nx = torch.cuda\n\n\n{body}"
+    write_tree(here, {"a.py": text})
+    told = cli("check", "--select", "device/device-ids")
+    assert told.last.startswith("Found 2 problems at 1 place in ")
+    assert "more in this file" not in told.out
+    write_tree(here, {"a.py": text + f"    return {call}\n"})
+    assert "= and 1 more in this file: line 10\n" in cli("check", "--select", "device/device-ids").out

@@ -55,7 +55,7 @@ def test_a_project_with_all_kinds(tmp_path: Path) -> None:
             "requirements.txt": BAD,
             "docker/Dockerfile.train": "FROM nvidia/cuda:12.1.1-base-ubuntu22.04\n",
             ".github/workflows/gpu.yml": "jobs:\n  test:\n    runs-on: [self-hosted, gpu]\n",
-            "scripts/run.sh": "CUDA_VISIBLE_DEVICES=0 python train.py --device cuda\n",
+            "scripts/run.sh": "CUDA_VISIBLE_DEVICES=1 python train.py --device cuda\n",
             "configs/a.yaml": "train:\n  device: cuda:0\n",
             "csrc/ops.cu": "__global__ void f() {}\n",
         },
@@ -78,7 +78,7 @@ def test_a_project_with_all_kinds(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_documentation_lock_files_and_data_are_not_read(name: str, tmp_path: Path) -> None:
-    text = "bitsandbytes\ndevice: cuda\nFROM nvidia/cuda:12\nCUDA_VISIBLE_DEVICES=0 python x.py\n"
+    text = "bitsandbytes\ndevice: cuda\nFROM nvidia/cuda:12\nCUDA_VISIBLE_DEVICES=1 python x.py\n"
     write_tree(tmp_path, {name: text, "ok/requirements.txt": BAD})
     assert list(found(tmp_path)) == ["ok/requirements.txt"]
 
@@ -165,12 +165,12 @@ def test_encodings(encoding: str, rules: DispatchTable) -> None:
 
 
 def test_a_stray_byte_hides_nothing(rules: DispatchTable) -> None:
-    (only,) = inspect(rules, "run.sh", b"# gr\xf6\xdfe\nA=\xf6 CUDA_VISIBLE_DEVICES=0 python x.py\n")
+    (only,) = inspect(rules, "run.sh", b"# gr\xf6\xdfe\nA=\xf6 CUDA_VISIBLE_DEVICES=1 python x.py\n")
     assert (only.line, only.column) == (2, 5)
 
 
 def test_columns_are_in_characters_and_offsets_in_bytes(rules: DispatchTable) -> None:
-    (only,) = inspect(rules, "run.sh", "ä=ö CUDA_VISIBLE_DEVICES=0 python x.py\n")
+    (only,) = inspect(rules, "run.sh", "ä=ö CUDA_VISIBLE_DEVICES=1 python x.py\n")
     assert (only.column, only.end_column, only.start, only.end) == (5, 25, 6, 26)
 
 
@@ -183,7 +183,7 @@ def test_half_a_utf_16_file_is_no_text() -> None:
 
 def test_lines_that_say_the_same_are_one_finding(rules: DispatchTable) -> None:
     (only,) = inspect(
-        rules, "run.sh", "CUDA_VISIBLE_DEVICES=0 a\nb\nCUDA_VISIBLE_DEVICES=1 a\nCUDA_VISIBLE_DEVICES=2 a\n"
+        rules, "run.sh", "CUDA_VISIBLE_DEVICES=1 a\nb\nCUDA_VISIBLE_DEVICES=1 a\nCUDA_VISIBLE_DEVICES=2 a\n"
     )
     assert only.line == 1
     assert only.message.endswith(" (also on lines 3 and 4)")
@@ -291,7 +291,7 @@ def test_select_ignore_backends_and_per_file_ignores(cli: Cli, here: Path) -> No
 
 
 def test_suppressed_ones_are_counted_and_the_rest_is_found(cli: Cli, here: Path) -> None:
-    text = "A=1 CUDA_VISIBLE_DEVICES=0 x  # torchmigrate: ignore[build] ours\nCUDA_VISIBLE_DEVICES=1 x\n"
+    text = "A=1 CUDA_VISIBLE_DEVICES=1 x  # torchmigrate: ignore[build] ours\nCUDA_VISIBLE_DEVICES=1 x\n"
     write_tree(here, {"run.sh": text})
     ran = cli("check", ".", "--output-format", "concise")
     assert ran.out.startswith("run.sh:2:1: build/environment: ")
@@ -598,7 +598,7 @@ def test_long_lines_cost_little(name: str, unit: str, rules: DispatchTable) -> N
 @pytest.mark.parametrize("count", [MOST_FILES, MOST_FILES + 1])
 def test_of_many_files_with_the_same_finding_the_first_tells_of_it(tmp_path: Path, count: int) -> None:
     """Found in thuml/Time-Series-Library: 243 of its 249 findings were one variable in as many scripts."""
-    scripts = {f"scripts/run{n}.sh": "CUDA_VISIBLE_DEVICES=0 python a.py\n" * (n + 1) for n in range(count)}
+    scripts = {f"scripts/run{n}.sh": "CUDA_VISIBLE_DEVICES=1 python a.py\n" * (n + 1) for n in range(count)}
     results = planned(write_tree(tmp_path, {**scripts, "requirements.txt": BAD}), "check").items()
     findings = {name: r.findings for name, r in results if isinstance(r, Unchanged)}
     told = [name for name in scripts if findings[name][0].status is Status.OPEN]

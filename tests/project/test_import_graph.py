@@ -21,6 +21,16 @@ ARGUMENTS = "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_a
 PROJECTS: dict[str, tuple[dict[str, str], str]] = {
     "the name says nothing": ({"train.py": EVAL, "zz.py": TRAIN}, "zz.py"),
     "one that saves what it trains": ({"bench.py": TRAIN, "run.py": SAVES}, "run.py"),
+    "one that builds a model whose forward calls backward, and shows what it makes of a picture": (
+        {
+            "a.py": "from trainer import Trainer\n\nTrainer().model.show().save('a.png')\n",
+            "b.py": "from trainer import Trainer\n\ntrainer = Trainer()\ntrainer.update()\ntrainer.save()\n",
+            "trainer.py": "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+            "        x.backward()\n\n\nclass Trainer:\n    def __init__(self):\n        self.model = Model()\n\n"
+            "    def update(self):\n        self.model(1)\n        self.optimizer.step()\n",
+        },
+        "b.py",
+    ),
     "one that asks for less": (
         {"a.py": ARGUMENTS.format("'data'") + TRAIN, "b.py": ARGUMENTS.format("'--data'") + TRAIN},
         "b.py",

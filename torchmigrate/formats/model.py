@@ -205,6 +205,9 @@ class Report:
             return f"No {'new ' if self.known else ''}findings in {self._describe_files()}."
         paths = {str(result.path) for result, _ in self.findings}
         what = counted(len(self.findings), "new problem" if self.known else "problem")
+        places = len({(result.path, f.cell, f.line, f.column) for result, f in self.findings})
+        if places < len(self.findings):  # two rules, or two arguments of one call
+            what += f" at {counted(places, 'place')}"
         return f"Found {what} in {self._describe_files(paths)}."
 
     def _describe_files(self, paths: Collection[str] | None = None) -> str:

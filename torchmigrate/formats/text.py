@@ -64,14 +64,26 @@ Found = tuple[FileResult, Finding]
 
 
 def _repeated(report: Report) -> dict[int, list[Found] | None]:
-    """Return the findings that say the same: the others for the first one, None for each of those."""
+    """Return the findings that say the same: those at other places for the first one, None for each after it."""
     first: dict[tuple[object, ...], list[Found]] = {}
     for result, finding in report.to_do:
         where = result.path if report.command == "check" else ""
-        key = (where, finding.rule, finding.message, kind(finding), finding.backends)
+        key = (where, finding.rule, _without_lines(finding.message), kind(finding), finding.backends)
         first.setdefault(key, []).append((result, finding))
-    groups = (same for same in first.values() if same[1:])
-    return {id(found[1]): None if number else same[1:] for same in groups for number, found in enumerate(same)}
+    again: dict[int, list[Found] | None] = {}
+    for same in first.values():
+        again |= dict.fromkeys((id(finding) for _, finding in same[1:]), None)
+        # two arguments of one call are one place
+        places = {(result.path, f.cell, f.line, f.column): (result, f) for result, f in reversed(same)}
+        again[id(same[0][1])] = [*reversed(places.values())][1:]
+    return again
+
+
+def _without_lines(message: str) -> str:
+    """Return a message without the lines that it names as `(line 7)`, which are other ones at each place."""
+    head, *parts = message.split(" (line ")
+    tails = (part.partition(")") for part in parts)
+    return head + "".join(tail if number.isdigit() else f" (line {number}){tail}" for number, _, tail in tails)
 
 
 def _elsewhere(report: Report, result: FileResult, more: list[Found]) -> str:
@@ -81,8 +93,20 @@ def _elsewhere(report: Report, result: FileResult, more: list[Found]) -> str:
     if others:
         places = [*(visible(place(report.name(result.path), f, column=False)) for f in here), *others]
         return f"and {len(more)} more: {_listed(places)}"
-    places = [f"{f.line}" if f.cell is None else f"{f.line} of cell {f.cell}" for f in here]
-    return f"and {len(more)} more in this file: line{'s' if len({*places}) > 1 else ''} {_listed(places)}"
+    return f"and {len(more)} more in this file: {_lines(here)}"
+
+
+def _lines(findings: list[Finding]) -> str:
+    """Return the first lines as `line 7` or `lines 7, 9`; in a notebook as `cell 5: lines 3, 4; cell 8: line 1`."""
+    places = list(dict.fromkeys((f.cell, f.line) for f in findings))
+    by_cell: dict[int | None, list[str]] = {}
+    for cell, line in places[:_LISTED]:
+        by_cell.setdefault(cell, []).append(str(line))
+    parts = (
+        f"{'' if cell is None else f'cell {cell}: '}line{'s' if lines[1:] else ''} {', '.join(lines)}"
+        for cell, lines in by_cell.items()
+    )
+    return "; ".join(parts) + (", ..." if len(places) > _LISTED else "")
 
 
 # a finding that names no backends concerns all of these; the report does not list them

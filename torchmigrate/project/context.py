@@ -263,8 +263,8 @@ def build_context(
     own = helper_file.load(settings, inside)
     if own is None and (names.version_of(floor) or HELPER_FLOOR) < HELPER_FLOOR:
         needs = f"torch>={HELPER_FLOOR[0]}.{HELPER_FLOOR[1]}"
-        allows = f"{place} allows {floor}" if place else f"`torch` allows {floor}"
-        notes.append(f"accel.py needs {needs}, {allows}: change it to {needs}")
+        asks = f"{place} asks for torch {floor.removeprefix('>=')}" if floor and place else f"`torch` is {floor}"
+        notes.append(f"accel.py needs {needs}, {asks}: change it to {needs}")
     known = ProjectContext(
         root=root,
         settings=settings,

@@ -360,7 +360,7 @@ def read_imports(path: str, text: bytes | None = None) -> Iterator[Import]:
 
 _STARTED = ("__init__", "__call__", "forward")  # what runs of a class whose name is called
 _DEPTH = 3  # folders between the project's and a program, with its own name
-_LEARNS = "backward"  # the method without which nothing is trained
+_LEARNS, _STEPS = "backward", "step"  # the methods of losses and optimizers without which nothing is trained
 _LOADED = (*packaging.BUILD_SCRIPTS, "hubconf.py")  # by tools that look for these names
 _FITS = ("fit", "train")  # methods of trainers, which learn; `model.train()` takes no data
 
@@ -397,16 +397,17 @@ class Programs:
     def first(self) -> str:
         """Return the program to start first, of the project's folder or else of one below it; "" if there is none.
 
-        One that trains and saves goes before one that only trains, this before one that uses a model, then a program
-        before another that starts it, as on a cluster, and one that asks for less on its command line before another.
+        One that trains and saves goes before one that only trains or builds what could be trained, this before one that
+        uses a model, then a program before another that starts it, as on a cluster, and one that asks for less on its
+        command line before another.
         """
         ranked = {rank[-1]: rank for rank in self._ranked()}
 
         def place(path: str) -> tuple[object, ...]:
-            trains, depth, no_model, *others = ranked[path]
+            trains, depth, lacks, *others = ranked[path]
             as_good = (ranked[other] for other in self.index.imported_by(path) if other in ranked)
-            is_launcher = any((other[0], other[2]) <= (trains, no_model) for other in as_good)
-            return trains, depth, no_model, is_launcher, *others
+            is_launcher = any((other[0], other[2]) <= (trains, lacks) for other in as_good)
+            return trains, depth, lacks, is_launcher, *others
 
         return min(ranked, key=place, default="")
 
@@ -419,7 +420,7 @@ class Programs:
             found += fresh
         return found
 
-    def _ranked(self) -> Iterator[tuple[bool, int, bool, int, int, str]]:
+    def _ranked(self) -> Iterator[tuple[bool, int, int, int, int, str]]:
         """Yield the programs that use torch, each after what puts it behind others."""
         for path in sorted(path for path in self.index.files if path.endswith(".py")):
             depth = len(Path(os.path.relpath(path, self.index.root)).parts)
@@ -433,7 +434,8 @@ class Programs:
             if any(part.uses_torch for part in parts):
                 done = _names_reached(file, parts)
                 trains, saves = _LEARNS in done, any(name.startswith("save") for name in done)
-                yield not trains, depth, not (trains and saves), file.demands, -len(parts), path
+                lacks = (_STEPS not in done) + (not saves) if trains else 2
+                yield not trains, depth, lacks, file.demands, -len(parts), path
 
     def _file(self, path: str) -> _File:
         if path not in self._files:
@@ -517,8 +519,8 @@ def _is_demanded(args: list[ast.expr], keywords: list[ast.keyword]) -> bool:
 
 
 def _called(call: ast.Call) -> Iterator[str]:
-    """Yield the names of what is called, and of what is handed to the call; of a trainer's `fit(data)` also _LEARNS."""
+    """Yield the names of what is called and handed to the call; of a trainer's `fit(data)` also what it does."""
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     yield from (name for each in (call.func, *given) if (name := last_name(each)))
     if last_name(call.func) in _FITS and any(not isinstance(value, ast.Constant) for value in given):
-        yield _LEARNS
+        yield from (_LEARNS, _STEPS)

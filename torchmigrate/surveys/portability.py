@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -77,6 +77,7 @@ class Entry:
     state: State
     lines: tuple[str, ...] = ()
     first: int = 0
+    found: int = 1  # findings of the rule there, as of two arguments of one call
 
     @property
     def source(self) -> str:
@@ -220,6 +221,15 @@ class Survey:
         """Count the entries in this state that concern a backend shown."""
         return sum(entry.state is state for entry in self.entries)
 
+    def of_check(self) -> Survey:
+        """Return the survey of the places that `check` tells, without those that are left alone."""
+        told = (replace(s, entries=e) for s in self.sites if (e := tuple(e for e in s.entries if e.found)))
+        return replace(self, sites=tuple(told))
+
+    def findings(self, state: State) -> int:
+        """Count the findings in this state that concern a backend shown, as `check` and `apply` count them."""
+        return sum(entry.found for entry in self.entries if entry.state is state)
+
     @cached_property
     def touched(self) -> int:
         """The number of files that have a site."""
@@ -318,7 +328,8 @@ def _make_entry(key: Key, lines: dict[Path, SourceLines], safe: list[Found], uns
     around = source.around(shown.finding, _AROUND)
     text = tuple(clean(line)[:_LONGEST] for _, line in around)
     first = around[0][0] if around else 0
-    return Entry(key[0], key[1], clean(shown.finding.message), backends, state, text, first)
+    number = sum(_is_counted(f.finding) for f in safe)
+    return Entry(key[0], key[1], clean(shown.finding.message), backends, state, text, first, number)
 
 
 def _remaining(found: list[Found]) -> Iterator[Found]:

@@ -106,7 +106,7 @@ def start(
     settings = settings_for((path,), isolated=False, **no)
     with pack_errors(), Progress() as progress:
         plans = _plans((path,), settings, jobs or cores(), progress)
-        survey = _survey((path,), settings, plans, (), "torchmigrate start")
+        survey = _survey((path,), settings, plans, (), "torchmigrate start").of_check()
     first = _programs(path, settings, survey.root)
     program = (_python_of(path), first[0]) if first else ()
     where = "" if str(path) == "." else f" {shlex.quote(os.fspath(path))}"

@@ -146,7 +146,7 @@ def start(
     def bold(text: str) -> str:
         return style(text, bold=True) if colour else text
 
-    fixable, yours = survey.count(State.REWRITTEN), survey.waiting(State.YOURS)
+    yours = survey.waiting(State.YOURS)
     torch = f", torch {survey.torch}" if survey.torch else ""
     yield bold(f"{visible(survey.name)}: {counted(survey.files, 'file')} read{torch}")
     if not survey.sites:
@@ -165,12 +165,11 @@ def start(
         share = survey.share(backend)
         yield f"  {backend:<16}{percent(share.before, share.sites):>8} %{percent(share.after, share.sites):>12} %"
     if yours:
-        yield from ("", bold(f"Needs you ({sum(len(each.entries) for each in yours)}), the program's own files first"))
+        head = f"Left for you after `apply` ({survey.findings(State.YOURS)}), the program's own files first"
+        yield from ("", bold(head))
         yield from _first_to_do(yours, order)
     yield from ("", bold("Next"))
-    steps = list(_next(fixable, where, program, applied))
-    width = max(len(command) for command, _ in steps) + 2
-    yield from (f"  {command:<{width}}{what}" for command, what in steps)
+    yield from _steps(list(_next(survey, where, program, applied)))
     yield _ON_VERIFY
 
 
@@ -193,14 +192,28 @@ def _first_to_do(yours: Sequence[Waiting], order: Sequence[str]) -> Iterator[str
         yield f"  and {len(yours) - _FIRST} more: `torchmigrate report`"
 
 
-def _next(fixable: int, where: str, program: Sequence[str], applied: bool) -> Iterator[tuple[str, str]]:
+def _next(survey: Survey, where: str, program: Sequence[str], applied: bool) -> Iterator[tuple[str, str]]:
+    fixable, unsafe = survey.findings(State.REWRITTEN), survey.findings(State.UNSAFE)
     if fixable:
         yield f"torchmigrate apply --dry-run{where}", "show the diff, write nothing"
-        yield f"torchmigrate apply{where}", f"rewrite {counted(fixable, 'place')}"
+        yield f"torchmigrate apply{where}", f"make {counted(fixable, 'edit')}"
+    if unsafe:
+        yield f"torchmigrate apply --unsafe-fixes{where}", f"{unsafe:,} more, for you to review"
     run = visible(shlex.join(program)) or "COMMAND"
     yield f"torchmigrate verify{where or ' .'} -- {run}", "run it on real and simulated devices"
     if applied or fixable:
         yield f"torchmigrate undo{where}", "take the rewrite back"
+
+
+def _steps(steps: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield commands with what they do beside them, or below those that leave no room."""
+    room = WIDTH - 4 - max(len(what) for _, what in steps)
+    width = max((len(command) for command, _ in steps if len(command) <= room), default=0)
+    for command, what in steps:
+        if len(command) <= room:
+            yield f"  {command:<{width}}  {what}"
+        else:
+            yield from (f"  {command}", f"  {'':<{width}}  {what}")
 
 
 def _head(survey: Survey) -> list[str]:
