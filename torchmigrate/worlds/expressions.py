@@ -43,6 +43,7 @@ from torchmigrate.worlds.values import (
     Named,
     Partial,
     Routine,
+    Supposed,
     Table,
     Type,
     Unknown,
@@ -712,7 +713,8 @@ class Expressions(External):
         edits = frozenset().union(*(e for a, e in value.atoms.items() if isinstance(a, Unknown)))
         kinds = dict.fromkeys(("cuda", "cpu", self.ask(World.kind_or, "cpu")))
         others = Value({a: e for a, e in value.atoms.items() if not isinstance(a, Unknown)})
-        return join(others, *(const(kind, edits) for kind in kinds), one(Unknown("other"), edits))
+        supposed = (one(Const(Supposed(kind), str), edits) for kind in kinds)
+        return join(others, *supposed, one(Unknown("other"), edits))
 
     # calls
 

@@ -30,6 +30,17 @@ class Const:
         return repr(self.value)
 
 
+class Supposed(str):
+    """The name of a device that something unknown may be; it equals the name that is known, which comes before it."""
+
+    __slots__ = ()
+
+
+def is_supposed(atom: object) -> bool:
+    """Return whether a device is only supposed: a test is followed for it as nothing is known of what it asks about."""
+    return isinstance(atom, Const) and isinstance(atom.value, Supposed)
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A torch.device; the index None is the current device."""
