@@ -394,7 +394,8 @@ class Expressions(External):
                         answer = isinstance(op, (ast.NotEq, ast.NotIn))  # no tensor is there
                     own = e | f | (Value({b: f}).edits if isinstance(b, (Items, Table)) else NONE)
                     if answer is True and isinstance(op, ast.Eq) and bool(e) != bool(f):
-                        self.note_chosen(node, one(a), own, (state, frame))
+                        side, known = (second, a) if f else (first, b)
+                        self.note_chosen(node, one(known), frame.file.edits_of(side), (state, frame))
                     step[answer] = step.get(answer, NONE) | own
             answers = _both(answers, step)
         found = [const(b, e) for answer, e in answers.items() for b in ((True, False) if answer is None else (answer,))]
