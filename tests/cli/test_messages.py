@@ -93,7 +93,7 @@ ELSEWHERE = (
     ("cli/output.py", "paths in the diff are relative to", "", "a guard: a helper above the current folder"),
     ("cli/output.py", "name the folder itself", "cli/test_hostile_project.py", "name the folder itself"),
     ("cli/app.py", "not enough memory", "cli/test_app.py", "there is not enough memory for this"),
-    ("cli/migration/dirty.py", "settle that (`git status`", "vcs/test_hardening.py", "git tells nothing of"),
+    ("cli/migration/commit.py", "settle that (`git status`", "vcs/test_hardening.py", "git tells nothing of"),
     ("cli/migration/run.py", "works until", "cli/test_environments.py", "works until"),
     ("apply/journal.py", "puts back the files that were written", "", "a guard: the disk is full between two writes"),
     ("cli/selection.py", "must be FORMAT=FILE", "cli/test_extra_reports.py", "--also junit: must be FORMAT=FILE"),

@@ -9,7 +9,7 @@ from conftest import planned, write_tree
 
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Status, Unchanged
-from torchmigrate.engine import planner
+from torchmigrate.engine import checking, planner
 from torchmigrate.worlds import check
 
 HALF = """import torch
@@ -40,7 +40,7 @@ def test_check_announces_what_apply_does(tmp_path: Path) -> None:
 
 
 def test_a_file_is_held_back_whole_where_no_end_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "ROUNDS", 0)
+    monkeypatch.setattr(checking, "ROUNDS", 0)
     found = planned(write_tree(tmp_path, {"half.py": HALF, "whole.py": WHOLE}))
     assert isinstance(found["half.py"], Unchanged)
     assert isinstance(found["whole.py"], Changed)

@@ -160,7 +160,8 @@ def test_every_rule_that_a_row_names_exists() -> None:
 
 
 def test_every_rule_with_a_rewrite_is_named_by_a_row() -> None:
-    rewriting = {rule.id for rule in packs.load(cases=False).rules.values() if rule.safety is not Safety.DISPLAY}
+    rules = [rule for rule in packs.load(cases=False).rules.values() if rule.safety is not Safety.DISPLAY]
+    rewriting = {rule.id for rule in rules if rule.on != ("string:environment",)}  # which names nothing of torch
     assert len(rewriting) > 25
     assert rewriting <= {rule for row in rows().values() if row.action == REWRITTEN for rule in row.rules}
 

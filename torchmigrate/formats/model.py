@@ -28,9 +28,8 @@ from torchmigrate.diagnostics.finding import (
     failures,
     split_lines,
 )
-from torchmigrate.source import json_text, text_file
+from torchmigrate.source import json_text
 from torchmigrate.source.encoding import UnreadableSource, decode
-from torchmigrate.vcs import git_tree
 
 
 @dataclass(frozen=True)
@@ -289,6 +288,8 @@ class Entry:
 
 def base_of(report: Report) -> Path:
     """Return the top of the git work tree of the files read, else of the current one, else the current directory."""
+    from torchmigrate.vcs import git_tree  # a report of a clean file has no use for it
+
     paths = [os.fspath(result.path.parent) for result in report.results]
     try:
         start = Path(os.path.commonpath(paths)) if paths else report.here
@@ -373,6 +374,8 @@ class FileText:
         try:
             return decode(self._raw).text
         except UnreadableSource:  # not Python: UTF-16, or in no encoding
+            from torchmigrate.source import text_file  # few files are not Python
+
             return text_file.decode(self._raw) or ""
 
     @cached_property

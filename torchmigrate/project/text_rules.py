@@ -13,15 +13,15 @@ from torchmigrate.base import file_io, limits, system
 from torchmigrate.base.globs import Names
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import SUPPRESSES, Failed, FileResult, Finding, Safety, Skipped, Status, Unchanged
-from torchmigrate.diagnostics.suppressions import Suppressions
 from torchmigrate.project.discovery import DiscoveredFile
 from torchmigrate.rules.model import Rule, Ruleset, TextPattern, Where
 from torchmigrate.source.encoding import UTF16
-from torchmigrate.source.text_file import LONGEST, Line, TextFile, decode
 from torchmigrate.torch_api.libraries import VARIABLES, of_library
 
 if TYPE_CHECKING:
+    from torchmigrate.diagnostics.suppressions import Suppressions
     from torchmigrate.source.notebook import Cell, Notebook
+    from torchmigrate.source.text_file import Line, TextFile
 
 
 _LISTED = 5
@@ -71,9 +71,11 @@ def _siblings(path: str) -> list[str]:
 
 def _sibling_texts(rule: Rule, path: str) -> Iterator[str]:
     """Yield the text, without comments, of the other files in the directory that the rule reads."""
+    from torchmigrate.source import text_file
+
     for other in map(Path, _siblings(path)):
         if _globs(tuple(rule.globs())).match(other.as_posix()) and other.is_file():
-            yield TextFile(other.name, decode(file_io.head(other, LARGEST)) or "").code
+            yield text_file.TextFile(other.name, text_file.decode(file_io.head(other, LARGEST)) or "").code
 
 
 def _matching_wheres(rule: Rule, path: str) -> list[Where]:
@@ -81,8 +83,10 @@ def _matching_wheres(rule: Rule, path: str) -> list[Where]:
 
 
 def _lines_to_check(rule: Rule, path: str, file: TextFile) -> list[Line]:
+    from torchmigrate.source import text_file  # a run over Python files alone needs none of it
+
     wheres = _matching_wheres(rule, path)
-    lines = [line for line in file.lines if len(line.text) <= LONGEST]
+    lines = [line for line in file.lines if len(line.text) <= text_file.LONGEST]
     if rule.literals:
         worth = _any_literal(rule.literals)
         lines = [line for line in lines if worth.search(line.text)]

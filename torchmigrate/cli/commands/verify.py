@@ -89,7 +89,7 @@ def verify(
     tier: Annotated[Tier, Option(metavar="T", help="Simulate in native (C++) or python (npu only).")] = Tier.NATIVE,
     profile: Annotated[
         Profile | None,
-        Option(metavar="NAME", help="Simulate less: arc is an xpu without float64, atlas an npu without its products."),
+        Option(metavar="NAME", help="Simulate less: arc (xpu, no float64), atlas (npu)."),
     ] = None,
     platform: Annotated[
         Platform | None, Option(metavar="P", help="Start processes as on macos (mps does) or linux.")

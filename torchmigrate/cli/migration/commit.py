@@ -1,4 +1,4 @@
-"""`--commit` and `--branch`: choose the target, make the commits of a plan, publish them after writing."""
+"""Guard the changes of the user, and make the commits of `--commit` and `--branch`: choose the target, publish them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from torchmigrate.apply import commits
 from torchmigrate.base import file_io
-from torchmigrate.base.text import UserError, counted
-from torchmigrate.cli.migration.dirty import refuse_changed
+from torchmigrate.base.text import UserError, counted, visible
 from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine import divide
 from torchmigrate.helper.placement import Placement, placed, placement
@@ -24,9 +23,14 @@ from torchmigrate.vcs import git_tree
 if TYPE_CHECKING:
     from torchmigrate.apply.commits import Made, Target
     from torchmigrate.apply.journal import Journal
+    from torchmigrate.cli.selection import Request
     from torchmigrate.config.settings import Settings
     from torchmigrate.engine.planner import Plan
     from torchmigrate.project.context import ProjectContext
+    from torchmigrate.vcs.git_tree import Dirty
+
+
+_LISTED = 20  # files that a message names
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +123,48 @@ def _refuse_foreign(paths: Sequence[Path], target: Target) -> None:
     if outside:
         what = f"{outside[0]} does not lie in the repository {target.repository.top}"
         raise UserError(what, "run --commit in each repository, on its files alone")
+
+
+def guard(changes: Sequence[Changed], request: Request, target: Target | None = None) -> None:
+    """Refuse to overwrite changes that git could not restore, or to commit changes of the user."""
+    if target:
+        refuse_changed(changes, target)
+    elif not request.allow_dirty:
+        contents: dict[Path, bytes | None] = {change.path: change.before for change in changes if not change.new}
+        _refuse_silence(git_tree.unanswered(list(contents)))
+        _refuse_dirty(git_tree.lost(contents))
+
+
+def _refuse_silence(silent: tuple[Path, str] | None) -> None:
+    if silent:
+        what = f"git tells nothing of {visible(str(silent[0]))}, so nobody knows what git could restore: {silent[1]}"
+        raise UserError(what, "settle that (`git status` there says more), or pass --allow-dirty")
+
+
+def named(dirty: Sequence[Dirty]) -> str:
+    """Return a line for each file, up to a limit."""
+    here = Path(os.path.realpath(os.curdir))
+    near = (os.path.relpath(d.path, here) if d.path.is_relative_to(here) else str(d.path) for d in dirty[:_LISTED])
+    names = [visible(name) for name in near]
+    width = max(map(len, names)) + 3
+    rows = [f"\n  {name:<{width}}({d.why})" for name, d in zip(names, dirty, strict=False)]
+    more = [f"\n  and {len(dirty) - _LISTED} more"] if len(dirty) > _LISTED else []
+    return "".join([*rows, *more])
+
+
+def _refuse_dirty(dirty: Sequence[Dirty]) -> None:
+    if not dirty:
+        return
+    one = len(dirty) == 1
+    what = f"{len(dirty)} file{' has' if one else 's have'} changes git could not restore; torchmigrate would overwrite"
+    raise UserError(f"{what} {'it' if one else 'them'}{named(dirty)}", "commit or stash them, or pass --allow-dirty")
+
+
+def refuse_changed(changes: Sequence[Changed], target: Target) -> None:
+    """Refuse to commit files that have changes of the user, staged or not."""
+    contents = {Path(os.path.realpath(change.path)): None if change.new else change.before for change in changes}
+    dirty = target.repository.lost(contents, staged=True)
+    if dirty:
+        one = len(dirty) == 1
+        what = f"{len(dirty)} file{' has' if one else 's have'} changes of yours, which would get into the commits"
+        raise UserError(f"{what}{named(dirty)}", "commit or stash them first")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from torchmigrate.base import file_io
 from torchmigrate.base.text import Interrupted, UserError, counted, visible
 from torchmigrate.cli import selection
-from torchmigrate.cli.migration import dirty
 from torchmigrate.cli.migration.render import planned, tell
 from torchmigrate.cli.selection import Request
 from torchmigrate.config.config_file import cores, settings_for
@@ -42,13 +41,13 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
     commits = None
     target = _target(request)
     if request.interactive:
-        from torchmigrate.cli.migration import interactive
+        from torchmigrate.cli.migration import commit, interactive
 
         interactive.refuse(command == "dry-run")
     plan = planned(request, settings, only)
     if request.interactive:
         here = Path(os.path.realpath(os.curdir))
-        dirty.guard([result for result in plan.results if isinstance(result, Changed)], request, target)
+        commit.guard([result for result in plan.results if isinstance(result, Changed)], request, target)
         plan = interactive.ask(plan, settings, Report(plan.results, plan.files_seen, command, here).name)
     if target:
         from torchmigrate.cli.migration import commit
@@ -96,9 +95,10 @@ def _write_guarded(
     results: Sequence[FileResult], changes: Sequence[Changed], request: Request, commits: Commits | None
 ) -> list[FileResult]:
     from torchmigrate.apply import journal, writer
+    from torchmigrate.cli.migration import commit
     from torchmigrate.vcs import git_tree
 
-    dirty.guard(changes, request)
+    commit.guard(changes, request)
     saved = journal.begin(changes)
     if not saved.in_git:
         silent = git_tree.unanswered([change.path for change in changes])

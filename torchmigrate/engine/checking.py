@@ -1,0 +1,117 @@
+"""Rewrite files, check all edits in six worlds, and rewrite again without those that would break a program."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from torchmigrate.diagnostics.finding import Safety, Status, Unchanged
+from torchmigrate.engine import worker
+from torchmigrate.engine.worker import Done, Progress, Read
+from torchmigrate.helper.placement import placement
+from torchmigrate.project import mocks
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting.native_style import chooses
+from torchmigrate.rules.model import Ruleset
+from torchmigrate.worlds.check import Check, Held, Rewritten
+
+ROUNDS = 12  # holding one edit back may show that another cannot stand alone; after them, whole files are held back
+
+
+def run_checked(
+    todo: Sequence[Read],
+    mode: str,
+    ruleset: Ruleset,
+    facts: ProjectContext,
+    jobs: int,
+    on_progress: Progress | None,
+) -> tuple[list[Done], ProjectContext, tuple[int, int]]:
+    """Process the files in a mode of `worker.Job`; every edit in the results has passed the worlds check.
+
+    Returns the results, the project context with the edits held back, and the numbers of edits checked and held.
+    """
+    by_path = {str(d.result.path): d for d in worker.run(todo, mode, ruleset, facts, jobs, on_progress)}
+    raw = dict(todo)
+
+    def rerun(paths: Iterable[str], mode: str) -> Iterator[tuple[str, Done]]:
+        for done in worker.run([(path, raw[path]) for path in paths], mode, ruleset, facts, jobs, None):
+            yield str(done.result.path), done
+
+    if mode != "check" and (choosing := [path for path, done in by_path.items() if _writes_choice(facts, done)]):
+        facts = _with_helpers(facts, by_path)
+        beside = [path for path in choosing if placement(facts, Path(path)).path in facts.helpers]
+        by_path |= dict(rerun(beside, mode))
+    rewriting = "survey" if mode == "check" else mode
+    rewrites = {path: done.rewritten for path, done in by_path.items() if done.rewritten}
+    if mode == "check":
+        fixable = [path for path, done in by_path.items() if path in raw and _has_fix(done)]
+        rewrites = {path: done.rewritten for path, done in rerun(fixable, rewriting) if done.rewritten}
+    total = sum(len(each.edits) for each in rewrites.values())
+    mocked = mocks.covered(facts.index) if rewrites else {}
+    check = Check(facts)
+    changed: set[str] | None = None  # since the last check
+    stale: set[str] = set()
+    for at in itertools.count():
+        fresh = _touched(mocked, rewrites)
+        if not fresh and rewrites:
+            fresh = check.held_back(list(rewrites.values()), changed)
+            changed = set()
+        if not fresh:
+            break
+        if at >= ROUNDS:
+            fresh = {path: {(0, len(rewrites[path].before)): next(iter(fresh[path].values()))} for path in fresh}
+        facts = _with_held(facts, fresh)
+        stale |= fresh.keys()
+        changed = changed if changed is None else changed | fresh.keys()
+        for path, done in rerun(sorted(fresh), rewriting):
+            by_path[path] = done
+            rewrites.pop(path, None)
+            if done.rewritten:
+                rewrites[path] = done.rewritten
+    if mode == "check":
+        by_path |= dict(rerun(sorted(stale), mode))
+    return list(by_path.values()), facts, (total, sum(map(len, facts.held.values())))
+
+
+def _with_helpers(facts: ProjectContext, by_path: Mapping[str, Done]) -> ProjectContext:
+    """Return the project context with the copies of the helper that the files import."""
+    new = copy.copy(facts)
+    users = (path for path, done in by_path.items() if done.lacks and done.lacks.helper)
+    new.helpers = frozenset(placement(facts, Path(path)).path for path in users)
+    return new
+
+
+def _writes_choice(facts: ProjectContext, done: Done) -> bool:
+    """Return whether a file writes out a choice of torch's own functions, which the helper has by name."""
+    if facts.settings.style != "auto" or done.rewritten is None or (done.lacks and done.lacks.helper):
+        return False
+    return chooses(done.rewritten.edits)
+
+
+def _touched(spans: Held, rewrites: Mapping[str, Rewritten]) -> Held:
+    """Return those of the spans that an edit changes."""
+    found: Held = {}
+    for path, reasons in spans.items():
+        edits = rewrites[path].edits if path in rewrites else ()
+        touched = {s: why for s, why in reasons.items() if any(e.start < s[1] and s[0] < e.end for e in edits)}
+        if touched:
+            found[path] = touched
+    return found
+
+
+def _has_fix(done: Done) -> bool:
+    """Return whether a result of `check` has a fix that `apply` would make."""
+    found = done.result.findings if isinstance(done.result, Unchanged) else ()
+    return any(f.fix is not None and f.status is Status.OPEN and f.fix.safety is not Safety.DISPLAY for f in found)
+
+
+def _with_held(facts: ProjectContext, fresh: Held) -> ProjectContext:
+    """Return the project context with more spans whose edits must not be made."""
+    merged = {path: dict(spans) for path, spans in facts.held.items()}
+    for path, spans in fresh.items():
+        merged.setdefault(path, {}).update(spans)
+    new = copy.copy(facts)  # keeps the import graph
+    new.held = merged
+    return new
