@@ -188,14 +188,14 @@ def _guarded(context: RuleContext) -> bool:
 def environment(context: RuleContext) -> Iterator[Finding]:
     name = context.node.value if isinstance(context.node, ast.Constant) else ""
     text = VARIABLES.get(name) if isinstance(name, str) else None
-    if text and _in_environment(context) and not _is_told_of(context):
+    if text and _in_environment(context) and not _is_told_of(context.module, _hiding(context)):
         yield context.note(f"`{name!s}`: {text}")
 
 
 def hidden_cuda(context: RuleContext) -> Iterator[Finding]:
     """Tell the helper, too, where a program hides CUDA's devices from itself, which asks for the CPU."""
     module, statement = context.module, _hiding(context)
-    if statement is None or _is_told_of(context):
+    if statement is None or _is_told_of(module, statement):
         return
     if module.facts.writes_native or not (helper_bound(module) or helper_names(module)):
         return  # nothing in this file asks the helper
@@ -221,12 +221,12 @@ def _hiding(context: RuleContext) -> ast.Assign | None:
     return None
 
 
-def _is_told_of(context: RuleContext) -> bool:
+def _is_told_of(module: SemanticModel, statement: ast.Assign | None) -> bool:
     """Return whether the statement below one that hides CUDA's devices tells the helper so."""
-    if (statement := _hiding(context)) is None:
+    if statement is None:
         return False
-    block, at = context.module.blocks.place(statement)
-    return any("TORCH_ACCEL_DEVICE" in strings_in(context.module, below) for below in block[at + 1 : at + 2])
+    block, at = module.blocks.place(statement)
+    return any("TORCH_ACCEL_DEVICE" in strings_in(module, below) for below in block[at + 1 : at + 2])
 
 
 def _in_environment(context: RuleContext) -> bool:
