@@ -20,7 +20,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.semantic.values import double_defaults, doubles_moved
 from torchmigrate.source.edits import Around, Inside, Span
-from torchmigrate.syntax.resolver import chain_of, last_name
+from torchmigrate.syntax.resolver import SKIP_MARKS, chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, knows_cuda_alone, row_of
 from torchmigrate.torch_api.names import NCCL
@@ -341,23 +341,25 @@ def _for_cuda(block: list[tuple[ast.stmt, str]]) -> Iterator[tuple[ast.stmt, str
     for node, name in block:
         for pattern in _patterns(name, (*OTHERS, *_PLAIN, *_ANY) if isinstance(node, FUNCTIONS) else OTHERS):
             named.setdefault((type(node), pattern), name)
-    families: dict[str, str] = {}
-    for node, name in block if named else ():
-        for pattern in _patterns(name, _CUDA):
-            if (sibling := named.get((type(node), pattern))) and _skips_tests(node):
-                families.setdefault(name.partition("_")[0], sibling)
-    for node, name in block if named else ():
-        patterns = [*_patterns(name, _CUDA)]
-        siblings = (named.get((type(node), pattern)) for pattern in patterns)
-        family = families.get(name.partition("_")[0]) if patterns and families and _skips_tests(node) else None
-        if sibling := next(filter(None, siblings), family):
-            yield node, name, sibling
+    of_cuda = [(node, name, patterns) for node, name in block if (patterns := [*_patterns(name, _CUDA)]) and named]
+    pairs: dict[ast.stmt, str] = {}
+    for node, _, patterns in of_cuda:
+        if sibling := next(filter(None, (named.get((type(node), pattern)) for pattern in patterns)), None):
+            pairs[node] = sibling
+    speaking = [(name, pairs[node]) for node, name, _ in of_cuda if node in pairs and _skips_tests(node)]
+    families = {name.partition("_")[0]: sibling for name, sibling in reversed(speaking)}
+    for node, name, _ in of_cuda:
+        family = families.get(name.partition("_")[0])
+        if node in pairs:
+            yield node, name, pairs[node]
+        elif family and _skips_tests(node):
+            yield node, name, family
 
 
 def _skips_tests(node: ast.stmt) -> bool:
     """Return whether a function makes marks that skip tests: `pytest.mark.skipif`, `unittest.skipUnless`."""
     calls = (each for each in ast.walk(node) if isinstance(each, ast.Call)) if isinstance(node, FUNCTIONS) else ()
-    return any(last_name(call.func) in ("skipif", "skipIf", "skipUnless") for call in calls)
+    return any(last_name(call.func) in SKIP_MARKS for call in calls)
 
 
 def _patterns(name: str, kinds: Collection[str]) -> Iterator[tuple[str, ...]]:

@@ -226,6 +226,9 @@ def ends_program(body: Sequence[ast.stmt]) -> bool:
     return bool(body) and (isinstance(body[-1], ast.Raise) or _exits(body[-1])) and not skips_test(body)
 
 
+SKIP_MARKS = ("skipif", "skipIf", "skipUnless")  # what makes a mark that skips a test
+
+
 def skips_test(body: Sequence[ast.stmt]) -> bool:
     """Return whether the block's last statement skips a test: `pytest.skip()`, `self.skipTest()`, `raise SkipTest`."""
     if body and isinstance(body[-1], ast.Raise) and body[-1].exc is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
-from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.resolver import SKIP_MARKS, last_name
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments, takes
 from torchmigrate.torch_api.names import DEVICE_ARGUMENT
@@ -31,7 +31,7 @@ from torchmigrate.worlds.observations import (
     devices,
 )
 from torchmigrate.worlds.program import NONE, Edits
-from torchmigrate.worlds.relevance import ADDS, MARKS, legacy_calls
+from torchmigrate.worlds.relevance import ADDS, legacy_calls
 from torchmigrate.worlds.state import Call, Dead, Died, Frame, State
 from torchmigrate.worlds.truth import CALLS, LAZY, OF_CUDA, QUIET, Setting, World
 from torchmigrate.worlds.values import (
@@ -136,7 +136,7 @@ class External(ABC):
             self._becomes_default(call)
         if name == "torch.Tensor" and call.node in legacy_calls(call.frame.file.tree):
             self._note(LEGACY, call, const(True))
-        if last in MARKS and call.args:
+        if last in SKIP_MARKS and call.args:
             return mark(last, call.args[0])
         if name == "contextlib.nullcontext":
             return call.argument(0, const(None))

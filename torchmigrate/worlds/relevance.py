@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from torchmigrate.project.import_graph import SETTER
 from torchmigrate.source.edits import Edit, Span
-from torchmigrate.syntax.resolver import attribute_chain, blocks_of, last_name
+from torchmigrate.syntax.resolver import SKIP_MARKS, attribute_chain, blocks_of, last_name
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments
@@ -47,7 +47,6 @@ LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _EXITS = {"exit", "quit", "_exit"}  # `sys.exit("no GPU")` refuses as `raise` does
 _OPTIONS = {"add_argument", "add_option"}
 _ASKING = (*_OPTIONS, "environ", "getenv")
-MARKS = ("skipif", "skipIf", "skipUnless")  # of tests
 _SETTER = SETTER.decode()
 MOST_OF_A_NAME = 8  # functions of one name: both versions of four
 Statement = ast.stmt
@@ -537,7 +536,7 @@ _PASSING = {
     "getenv", "partial", "field", "max", "min", "next", "iter", "map", "filter", "zip", "enumerate", "format",
     "range", "split", "rsplit", "partition", "replace", "lower", "upper", "strip", "lstrip", "rstrip", "startswith",
     "endswith", "join", "keys", "values", "items", "pop", "Namespace", "SimpleNamespace", "copy", "deepcopy",
-    "hasattr", "isinstance", "len", "param", "removeprefix", "removesuffix", "nullcontext", *MARKS,
+    "hasattr", "isinstance", "len", "param", "removeprefix", "removesuffix", "nullcontext", *SKIP_MARKS,
 }  # fmt: skip
 _TRANSPARENT = (
     ast.IfExp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.BinOp, ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List,

@@ -6,7 +6,7 @@ import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from torchmigrate.syntax.resolver import blocks_of, last_name
+from torchmigrate.syntax.resolver import SKIP_MARKS, blocks_of, last_name
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, chains_in, item_chain
@@ -35,7 +35,7 @@ from torchmigrate.worlds.program import (
     defaults_of,
     remembered,
 )
-from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, MARKS, Relevance, leaves
+from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance, leaves
 from torchmigrate.worlds.state import Body, Call, Dead, Died, Frame, State, merged
 from torchmigrate.worlds.truth import HALF, Setting, World
 from torchmigrate.worlds.values import (
@@ -251,7 +251,7 @@ class Statements(Expressions):
             if state is None:
                 return None
             name = (attribute_chain(getattr(node, "func", node)) or "").rpartition(".")[2]
-            if isinstance(node, ast.Call) and name in MARKS and node.args:
+            if isinstance(node, ast.Call) and name in SKIP_MARKS and node.args:
                 state = self.refine(node.args[0], state, outer, name == "skipUnless")
             elif isinstance(node, ast.Call) and name == "parametrize" and len(node.args) > 1:
                 self._parametrize(node, state, outer)
