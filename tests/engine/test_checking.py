@@ -1061,3 +1061,98 @@ def test_a_file_without_edits_says_where_a_function_of_another_runs(
     results = planned(root)
     assert isinstance(results["trainer.py"], Unchanged)
     assert isinstance(results["environment.py"], Unchanged if is_kept else Changed)
+
+
+FOLLOWED = {
+    "the same flag was asked before": """import argparse
+import torch
+import torch.distributed as dist
+parser = argparse.ArgumentParser()
+parser.add_argument("--dist-backend", default="nccl", type=str)
+parser.add_argument("--many", action="store_true")
+def main():
+    args.distributed = args.world_size > 1 or args.many
+    count = torch.cuda.device_count()
+    if args.many:
+        args.world_size = count * args.world_size
+    if args.distributed:
+        if args.dist_url == "env://" and args.rank == -1:
+            args.rank = args.rank * count + gpu
+        dist.init_process_group(backend=args.dist_backend, world_size=args.world_size, rank=args.rank)
+    if args.distributed:
+        model.cuda(args.gpu)
+""",
+    "an assertion is about the same device": """import torch
+def check(gpu):
+    found = torch.ones(2).cuda(gpu)
+    assert found.equal(torch.ones(2, device=f"cuda:{gpu}"))
+    print(torch.zeros(2, device=f"cuda:{gpu}"))
+def main(count):
+    for gpu in range(count):
+        check(gpu)
+""",
+    "a program ends before it comes to a device": """import sys
+import torch
+class Clipper:
+    def __init__(self, fused):
+        if fused.available:
+            self.buffer = torch.cuda.nccl.version()
+        else:
+            raise RuntimeError("clipping requires extensions")
+def main(fused):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    count = torch.cuda.device_count()
+    model = torch.nn.Linear(2, 2).to(device)
+    if len(sys.argv) > 1:
+        clipper = Clipper(fused)
+        for batch in range(3):
+            if count == 1:
+                model(torch.ones(2, 2).to(device))
+""",
+    "a device is asked like its text": """import argparse
+import torch
+def place(x):
+    number = x.get_device()
+    return torch.device(f"cuda:{number}") if number >= 0 else torch.device("cpu")
+def seed(options):
+    if options.device.startswith("cuda"):
+        print(torch.cuda.current_device())
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cpu", choices=["cpu", "cuda:0"])
+options = parser.parse_args()
+seed(options)
+options.device = torch.device(options.device)
+print(torch.ones(2).to(place(torch.ones(2))), options.device)
+""",
+    "both ways to a device died": """import torch
+class Classifier:
+    def __init__(self, params):
+        if params["hidden"] == 0:
+            self.model = torch.nn.Sequential(torch.nn.Linear(2, 2)).cuda()
+        else:
+            self.model = torch.nn.Sequential(torch.nn.Linear(params["hidden"], 2)).cuda()
+        self.loss = torch.nn.CrossEntropyLoss().cuda()
+class Words(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enc = torch.nn.LSTM(2, 2)
+    def is_cuda(self):
+        return self.enc.bias_hh_l0.data.is_cuda
+    def encode(self, batch):
+        if self.is_cuda():
+            batch = batch.cuda()
+        return self.enc(batch)
+def run(params):
+    words = Words()
+    words.encode(torch.ones(2))
+    Classifier(params)
+""",
+}
+
+
+@pytest.mark.parametrize("text", FOLLOWED.values(), ids=FOLLOWED.keys())
+def test_a_decision_that_can_be_followed_is_rewritten_as_a_whole(tmp_path: Path, text: str) -> None:
+    found = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
+    assert isinstance(found, Changed)
+    left = (f.message for f in found.findings if f.status is Status.LEFT)
+    assert [message for message in left if "left alone: line" in message] == []

@@ -223,10 +223,11 @@ class Check:
             group.entries, group.called = _entries(files, relevance)
         found: list[Fault] = []
         worlds = _worlds(relevance)
+        knows_others = relevance.speaks_of({*types_of("ladder"), "accelerator"})
         runs: list[tuple[Setting, Observations]] = []  # of the rewritten version
         for user in _users(relevance):
             before = {world: self._seen(self._old, world, group, relevance, user, group.before) for world in worlds}
-            whole = known_of_original(before, group.programs, owners.values())
+            whole = known_of_original(before, group.programs, owners.values(), knows_others)
             after = {world: self._seen(new, world, group, relevance, user, runs) for world in worlds}
             used = frozenset(after[worlds[0]].used)  # in CUDA's world
             for world in worlds:

@@ -36,7 +36,7 @@ from torchmigrate.worlds.observations import (
 )
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.truth import WORLDS, World
-from torchmigrate.worlds.values import NOTHING, OPEN, OPTIONS, Atom, Const, Device, Unknown, Value, bare
+from torchmigrate.worlds.values import NOTHING, OPEN, OPTIONS, PLACED, Atom, Const, Device, Unknown, Value, bare
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Original:
 
     `cuda` is what it does on CUDA. Of its own choice among accelerators `arms` are the positions for CUDA beside one
     for another, and `ends` those that either reaches. `programs` are the largest sets of files that run in one process,
-    `rewritten` the spans of the edits, by path.
+    `rewritten` the spans of the edits, by path. It `knows_others` if it speaks of accelerators beside CUDA.
     """
 
     cuda: Observations
@@ -63,6 +63,7 @@ class Original:
     ends: frozenset[Place]
     programs: Sequence[frozenset[str]]
     rewritten: Mapping[str, Sequence[Span]]
+    knows_others: bool
 
     def now(self, place: Place) -> Place:
         """Return where what stood at a place ends now: with the edit that rewrote it as a part of something larger."""
@@ -98,7 +99,7 @@ def faults(
 ) -> Iterator[Fault]:
     """Yield what the edits break in one world; `used` are the edits whose devices reach torch on CUDA."""
     dying = _dying(old) if world.kind != "cuda" else Dying()
-    yield from _answers(world, old, new)
+    yield from _answers(world, old, new, original)
     yield from _deaths(world, old, new, dying)
     yield from _given(world, old, new)
     yield from _handed(world, old, new, used)
@@ -140,17 +141,31 @@ def pointless(new: Mapping[World, Observations], original: Original) -> tuple[li
     return found, used
 
 
-def _answers(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
-    """Yield functions named for CUDA that would answer otherwise: projects ask them beside those for other devices."""
+def _answers(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
+    """Yield functions named for CUDA that would answer otherwise: projects ask them beside those for other devices.
+
+    A function that returns a device of CUDA, or else the CPU, may return another one in a project without others.
+    """
     for place, value in new.of(ANSWER):
         before = old.get(ANSWER, place)
-        if before is not None and not _is_answered(before, value) and (edits := new.edits(ANSWER, place)):
+        if before is None or _is_answered(before, value):
+            continue
+        if not original.knows_others and all(
+            _is_place(each) for each in (before, value, original.cuda.get(ANSWER, place))
+        ):
+            continue
+        if edits := new.edits(ANSWER, place):
             yield Fault(
                 edits,
                 world,
                 place,
                 f"`{new.told.get((ANSWER, place), '')}` is named for CUDA, and would no longer answer for CUDA alone",
             )
+
+
+def _is_place(value: Value | None) -> bool:
+    """Return whether a result is a device, and nothing else."""
+    return value is not None and all(device_of(atom) or atom == PLACED for atom in value)
 
 
 def _is_answered(before: Value, now: Value) -> bool:
@@ -248,7 +263,7 @@ def _deaths(world: World, old: Observations, new: Observations, dying: Dying) ->
             if before is not None and kind == REFUSAL and not comes_to_run:  # other devices are refused than before
                 # else the test asked what is no device's name
                 told = Unknown("other") in before or any(isinstance(atom, Device) for atom in before)
-                more = [a for a in value if told and isinstance(a, Device) and a not in before]
+                more = [a for a in value if told and isinstance(a, Device) and a.type not in _types(before)]
                 edits = NONE.union(*(value.atoms[a] | new.paths[kind, place] for a in more))
             if (before is None or kind == REFUSAL) and not gone_past and edits:
                 what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"
@@ -464,6 +479,8 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
                     moved.append(place)
             elif now is not None and (not _types(now) or (gone_past and before is None)):
                 continue  # where a tensor is (`y.to(x.device)`): it moves with that; or nothing came here before
+            elif now is None and any(_is_between(place, start, end) for start, end in new.stops.values()):
+                continue  # the program ends before it comes here
             elif (now is not None or place not in original.arms) and not (gone_past and place in original.ends):
                 stays.append(place)
     tests = {place: original.cuda.test_of(place) for place in (*moved, *stays)}
@@ -515,7 +532,10 @@ def _lifted(world: World, old: Observations, new: Observations, original: Origin
 
 
 def known_of_original(
-    seen: Mapping[World, Observations], programs: Sequence[frozenset[str]], edits: Iterable[tuple[str, Edit]]
+    seen: Mapping[World, Observations],
+    programs: Sequence[frozenset[str]],
+    edits: Iterable[tuple[str, Edit]],
+    knows_others: bool,
 ) -> Original:
     """Return what is known of the original; `seen` is what it does, by world."""
     rewritten: dict[str, list[Span]] = {}
@@ -530,7 +550,7 @@ def known_of_original(
     }
     pairs = (pair for pair in pairwise(sorted(there | here)) if pair[0][0] == pair[1][0])
     arms = {place for pair in pairs for place in pair if place in there - here and (here - there).intersection(pair)}
-    return Original(seen[WORLDS[0]], frozenset(arms), frozenset(there & here), programs, rewritten)
+    return Original(seen[WORLDS[0]], frozenset(arms), frozenset(there & here), programs, rewritten, knows_others)
 
 
 def _types(value: Value) -> set[str]:
@@ -570,7 +590,7 @@ def _branches(world: World, old: Observations, new: Observations, original: Orig
         if before is None or bare(before) == bare(value) or not (edits := new.edits(BRANCH, place)):
             continue
         is_dying = original.all_end(place[0], dying.files) or dying.holds((BRANCH, place), new)
-        if is_dying or (lives_on and _gains_only(before, value)):
+        if is_dying or (lives_on and _gains_only(old, place, before, value)):
             continue
         if world.kind != "cuda" and set(value) < set(before):  # whoever made the test come out otherwise dies
             lost = set(before) - set(value)
@@ -585,9 +605,20 @@ def _branches(world: World, old: Observations, new: Observations, original: Orig
         yield Fault(edits, world, place, f"this test would come out otherwise on {world.title}")
 
 
-def _gains_only(before: Value, now: Value) -> bool:
-    """Return whether a value gained atoms that no edit made: they come from a program that no longer dies."""
-    return all(atom in now for atom in before) and not any(e for a, e in now.atoms.items() if a not in before)
+def _gains_only(old: Observations, place: Place, before: Value, now: Value) -> bool:
+    """Return whether a test only gained outcomes that come from a program which no longer dies.
+
+    No edit made them, or the same flag was asked before, and who got this answer died.
+    """
+    gained = (a for a, edits in now.atoms.items() if a not in before and edits)
+    return all(atom in now for atom in before) and all(_died_before(old, place, atom) for atom in gained)
+
+
+def _died_before(old: Observations, place: Place, outcome: Atom) -> bool:
+    """Return whether a function asked for the same flag before it came to this place, and died of this outcome."""
+    flag = old.flags.get(place)
+    earlier = (p for p, other in old.flags.items() if flag is not None and other == flag and p < place)
+    return any(outcome in (old.get(BRANCH, p) or ()) and _only_dies(old, p, outcome) for p in earlier)
 
 
 def _gone_past(old: Observations, new: Observations) -> Iterator[Place]:

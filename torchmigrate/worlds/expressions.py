@@ -406,13 +406,22 @@ class Expressions(External):
         if (known := state.env.get(item_chain(node.value, key))) is not None:
             return known
         found: list[Value] = []
+        tables = [atom for atom in owner if isinstance(atom, Table)]
         for atom, edits in owner.atoms.items():
             for at, own in key.atoms.items():
+                if self._comes_with_another(at, atom, tables):
+                    continue
                 inner = state.along(edits | own)
                 found.append(self._item(atom, at, node, inner, frame, edits | own).of(edits | own))
         if not any(found) and found:
             raise Dead
         return join(*found)
+
+    def _comes_with_another(self, key: Atom, table: Atom, tables: Sequence[Table]) -> bool:
+        """Return whether a key that tells no device is missing in one of several tables, and in another it is not."""
+        if table not in tables or device_of(key) is not None or key in _keys(table):
+            return False
+        return any(key in _keys(each) for each in tables)
 
     def _item(self, atom: Atom, key: Atom, node: ast.Subscript, state: State, frame: Frame, edits: Edits) -> Value:
         """Return an item; `edits` are those that the table and the key depend on."""
@@ -829,8 +838,8 @@ class Expressions(External):
                 if name not in MOVING:
                     self.hands(call)
                 return self.of_tensor(name, call)
-            case Device():
-                return UNKNOWN
+            case Device():  # taken for its text: what calls a method of a text gets one
+                return self.of_text(values.device_text(atom), name, call.args, call.named)
         return self.apply(self.attribute(atom, name, call.state, call.frame), call)
 
     def _container_method(self, atom: Items | Table, edits: Edits, func: ast.Attribute, call: Call) -> Value:
@@ -873,6 +882,10 @@ class Expressions(External):
     def place(self, node: ast.AST, frame: Frame) -> Place:
         """Return where a node ends in the original file: the same in both versions, and for each call of a chain."""
         return frame.file.path, frame.file.original(frame.file.span(node)[1])
+
+
+def _keys(table: Atom) -> list[Const]:
+    return [key for key, _ in table.items] if isinstance(table, Table) else []
 
 
 def item_chain(owner: ast.expr, key: Value) -> str:

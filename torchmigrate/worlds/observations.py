@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -60,6 +61,13 @@ class Observations:
         self.beside: dict[tuple[Place, bool], tuple[int, int]] = {}  # and where the other branch begins and ends
         self.cut: dict[Place, int] = {}  # where a block dies, the offset at which it ends: nothing runs between them
         self.shut: dict[Place, int] = {}  # where a block refuses, whatever is not known, the offset at which it ends
+        self.stops: dict[
+            ast.stmt, tuple[Place, int]
+        ] = {}  # what never gets past itself: where, and where its block ends
+        self.passed: set[ast.stmt] = set()  # what was seen to get past itself
+        self.flags: dict[
+            Place, tuple[str, str]
+        ] = {}  # where a test only reads a name: its function's key, and the name
         self.entries: dict[str, Entry] = {}  # the functions that were entered, by key
         self.tests: set[tuple[Place, int]] = set()  # and where those begin and end that are tests, each a program
         self.used: set[int] = set()  # edits whose values torch itself gets
@@ -112,6 +120,16 @@ class Observations:
         self.called.discard(key)
         self.in_tests.discard(key)
 
+    def go_past(self, statement: ast.stmt) -> None:
+        """Note that something comes past a statement."""
+        self.passed.add(statement)
+        self.stops.pop(statement, None)
+
+    def stop(self, statement: ast.stmt, place: Place, end: int) -> None:
+        """Note that a statement at a place dies or refuses in any way; its block ends at an offset."""
+        if statement not in self.passed:
+            self.stops[statement] = place, end
+
     def clear(self) -> None:
         """Drop what a round found; the words stay, and the places where a device is only made."""
         keys = self.assumed, self.idle, self.certain, self.called, self.in_tests
@@ -124,6 +142,9 @@ class Observations:
             self.beside,
             self.cut,
             self.shut,
+            self.stops,
+            self.passed,
+            self.flags,
             self.entries,
             self.tests,
             self.used,

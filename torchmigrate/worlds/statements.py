@@ -367,20 +367,28 @@ class Statements(Expressions):
                         frame.returns.append(UNKNOWN.of(state.path))
                     continue
                 state = self._around(statement, state, frame)
-                continue
-            self._at = statement, frame
-            if frame.is_global:
-                self._bodies[-1].state = state
-            try:
-                state = self.statement(statement, state, frame)
-            except Dead as end:
-                if isinstance(end, Died):
-                    frame.deaths[statement] = end.place
-                    self.seen.cut[end.place] = self.place(body[-1], frame)[1]
-                state = None
-            if state is None and _refuses(statement):
-                self.seen.shut[self.place(statement, frame)] = self.place(body[-1], frame)[1]
+            else:
+                state = self._in_block(statement, body, state, frame)
+            if state is None and (death := frame.deaths.get(statement)) is not None:
+                self.seen.cut[death] = max(self.seen.cut.get(death, 0), self.place(body[-1], frame)[1])
         return state
+
+    def _in_block(self, statement: ast.stmt, body: Sequence[ast.stmt], state: State, frame: Frame) -> State | None:
+        """Run one statement of a block; return the state after it, or None if no way leads past it."""
+        self._at = statement, frame
+        if frame.is_global:
+            self._bodies[-1].state = state
+        try:
+            after = self.statement(statement, state, frame)
+            self.seen.go_past(statement)
+        except Dead as end:
+            if isinstance(end, Died):
+                frame.deaths[statement] = end.place
+            self.seen.stop(statement, self.place(statement, frame), self.place(body[-1], frame)[1])
+            after = None
+        if after is None and _refuses(statement):
+            self.seen.shut[self.place(statement, frame)] = self.place(body[-1], frame)[1]
+        return after
 
     def _around(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
         """Run the blocks of a statement whose own test, loop or context is about nothing that matters."""
@@ -393,7 +401,7 @@ class Statements(Expressions):
         if isinstance(node, ast.For) and _has_a_turn(node):
             return self._for(node, state, frame)
         ways: list[State | None] = []
-        died = 0
+        deaths: list[Place] = []
         if isinstance(node, ast.Match):
             ways = [state, *(self.block(case.body, state.doubted(), frame) for case in node.cases)]
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
@@ -402,9 +410,11 @@ class Statements(Expressions):
         elif isinstance(node, ast.If):
             begun = state.copy() if _asks_for_main(node) else state.doubted()
             ways = [self.block(node.body, begun, frame), self.block(node.orelse, state.doubted(), frame)]
-            died = sum(_death(body, frame) is not None for body in (node.body, node.orelse))
+            deaths = [d for body in (node.body, node.orelse) if (d := _death(body, frame)) is not None]
         after = merged(ways)
-        if after is not None and ways.count(None) == died:
+        if after is None and len(deaths) == len(ways):
+            frame.deaths[node] = deaths[0]
+        if after is not None and ways.count(None) == len(deaths):
             after.in_doubt = state.in_doubt  # who does not come here has died
         return after
 
@@ -515,7 +525,10 @@ class Statements(Expressions):
             self._ended(node, wanted, deaths[-1], frame)
         answers = Value({values.Const(b, bool): e for b, e in outcomes.items()})
         if not _only_falls_back(node):  # which device it leaves is seen where that is used
-            self.seen.add(BRANCH, self.place(node.test, frame), answers, NONE, _refusal_of(node))
+            place = self.place(node.test, frame)
+            self.seen.add(BRANCH, place, answers, NONE, _refusal_of(node))
+            if (flag := attribute_chain(node.test)) is not None:
+                self.seen.flags[place] = frame.info.key, flag
         elif True in outcomes or test_edits:
             chosen = [self.evaluate(_loaded(target), state, frame) for _, target in _bound_in(node)]
             asked = [value.only(atom for atom in value if isinstance(atom, values.Unknown)) for value in chosen]
