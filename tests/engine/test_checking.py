@@ -1124,6 +1124,31 @@ seed(options)
 options.device = torch.device(options.device)
 print(torch.ones(2).to(place(torch.ones(2))), options.device)
 """,
+    "a global is set behind a place that died": """import torch
+device = None
+def forward(run, partition, *args):
+    global device
+    if partition:
+        if device is None:
+            device = torch.cuda.current_device()
+            stream = torch.cuda.Stream(device=device)
+    return run(*args)
+""",
+    "what may be a device keeps its attributes": """import torch
+class Optimizer:
+    def __init__(self, groups):
+        for group in groups:
+            for i, param in enumerate(group["params"]):
+                if param.requires_grad:
+                    if param.type() == "torch.cuda.HalfTensor":
+                        master = param.detach().clone().float()
+                        master.requires_grad = True
+                        group["params"][i] = master
+                    elif param.type() == "torch.cuda.FloatTensor":
+                        group["params"][i] = param
+                    else:
+                        raise TypeError("a parameter must be on a GPU, not " + param.type())
+""",
     "both ways to a device died": """import torch
 class Classifier:
     def __init__(self, params):
@@ -1156,3 +1181,30 @@ def test_a_decision_that_can_be_followed_is_rewritten_as_a_whole(tmp_path: Path,
     assert isinstance(found, Changed)
     left = (f.message for f in found.findings if f.status is Status.LEFT)
     assert [message for message in left if "left alone: line" in message] == []
+
+
+def test_a_test_that_comes_to_run_may_make_a_device_that_another_caller_names(tmp_path: Path) -> None:
+    metric = """import torch
+class Usage:
+    def __init__(self, *args):
+        super().__init__()
+class Metric:
+    def __init__(self, device=torch.device("cpu")):
+        if torch.device(device).type == "xla":
+            raise ValueError("no metric is made on XLA")
+"""
+    test = """import pytest
+import torch
+from metric import Metric
+class First(Metric):
+    pass
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_completed():
+    class Second(Metric):
+        def compute(self):
+            return torch.ones(2, device="cuda")
+    assert Second().compute().sum() == 2
+"""
+    found = planned(write_tree(tmp_path, {"metric.py": metric, "test_metric.py": test}))["test_metric.py"]
+    assert isinstance(found, Changed)
+    assert b"cuda" not in found.after

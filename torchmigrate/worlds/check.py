@@ -227,7 +227,7 @@ class Check:
         runs: list[tuple[Setting, Observations]] = []  # of the rewritten version
         for user in _users(relevance):
             before = {world: self._seen(self._old, world, group, relevance, user, group.before) for world in worlds}
-            whole = known_of_original(before, group.programs, owners.values(), knows_others)
+            whole = known_of_original(before, group.programs, owners, knows_others)
             after = {world: self._seen(new, world, group, relevance, user, runs) for world in worlds}
             used = frozenset(after[worlds[0]].used)  # in CUDA's world
             for world in worlds:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -55,7 +55,8 @@ class Original:
 
     `cuda` is what it does on CUDA. Of its own choice among accelerators `arms` are the positions for CUDA beside one
     for another, and `ends` those that either reaches. `programs` are the largest sets of files that run in one process,
-    `rewritten` the spans of the edits, by path. It `knows_others` if it speaks of accelerators beside CUDA.
+    `rewritten` the spans of the edits, by path, and `begun` where each edit begins. It `knows_others` if it speaks of
+    accelerators beside CUDA.
     """
 
     cuda: Observations
@@ -63,6 +64,7 @@ class Original:
     ends: frozenset[Place]
     programs: Sequence[frozenset[str]]
     rewritten: Mapping[str, Sequence[Span]]
+    begun: Mapping[int, Place]
     knows_others: bool
 
     def now(self, place: Place) -> Place:
@@ -235,6 +237,7 @@ def _deaths(world: World, old: Observations, new: Observations, dying: Dying) ->
             before = old.get(kind, place)
             key = kind, place
             comes_to_run = any(key in was and key not in now for was, now in _only_assumed(old, new))
+            comes_to_run = comes_to_run and place not in new.made
             loses_fallback = before is not None and not _all_cuda(before) and _all_cuda(value)
             if before is not None and (kind == DEATH or _is_cuda(before)) and not (comes_to_run or loses_fallback):
                 continue
@@ -534,13 +537,14 @@ def _lifted(world: World, old: Observations, new: Observations, original: Origin
 def known_of_original(
     seen: Mapping[World, Observations],
     programs: Sequence[frozenset[str]],
-    edits: Iterable[tuple[str, Edit]],
+    edits: Mapping[int, tuple[str, Edit]],
     knows_others: bool,
 ) -> Original:
     """Return what is known of the original; `seen` is what it does, by world."""
     rewritten: dict[str, list[Span]] = {}
-    for path, edit in edits:
+    for path, edit in edits.values():
         rewritten.setdefault(path, []).append((edit.start, edit.end))
+    begun = {number: (path, edit.start) for number, (path, edit) in edits.items()}
     there = {place for world, found in seen.items() if world.kind == "cuda" for place, _ in found.of(DEVICE)}
     here = {
         place
@@ -550,7 +554,7 @@ def known_of_original(
     }
     pairs = (pair for pair in pairwise(sorted(there | here)) if pair[0][0] == pair[1][0])
     arms = {place for pair in pairs for place in pair if place in there - here and (here - there).intersection(pair)}
-    return Original(seen[WORLDS[0]], frozenset(arms), frozenset(there & here), programs, rewritten, knows_others)
+    return Original(seen[WORLDS[0]], frozenset(arms), frozenset(there & here), programs, rewritten, begun, knows_others)
 
 
 def _types(value: Value) -> set[str]:
@@ -590,7 +594,7 @@ def _branches(world: World, old: Observations, new: Observations, original: Orig
         if before is None or bare(before) == bare(value) or not (edits := new.edits(BRANCH, place)):
             continue
         is_dying = original.all_end(place[0], dying.files) or dying.holds((BRANCH, place), new)
-        if is_dying or (lives_on and _gains_only(old, place, before, value)):
+        if is_dying or (lives_on and _gains_only(old, new, place, original)):
             continue
         if world.kind != "cuda" and set(value) < set(before):  # whoever made the test come out otherwise dies
             lost = set(before) - set(value)
@@ -605,13 +609,23 @@ def _branches(world: World, old: Observations, new: Observations, original: Orig
         yield Fault(edits, world, place, f"this test would come out otherwise on {world.title}")
 
 
-def _gains_only(old: Observations, place: Place, before: Value, now: Value) -> bool:
+def _gains_only(old: Observations, new: Observations, place: Place, original: Original) -> bool:
     """Return whether a test only gained outcomes that come from a program which no longer dies.
 
-    No edit made them, or the same flag was asked before, and who got this answer died.
+    No edit made them, or only edits behind places that the original never got past, or the same flag was asked before,
+    and who got this answer died.
     """
-    gained = (a for a, edits in now.atoms.items() if a not in before and edits)
-    return all(atom in now for atom in before) and all(_died_before(old, place, atom) for atom in gained)
+    before, now = old.found[BRANCH, place], new.found[BRANCH, place]
+    still = set(new.stops.values())
+    opened = [stop for stop in old.stops.values() if stop not in still]
+
+    def is_behind(edit: int) -> bool:
+        return any(_is_between(original.begun[edit], start, end) for start, end in opened)
+
+    gained = (atom for atom in now if atom not in before)
+    return all(atom in now for atom in before) and all(
+        all(map(is_behind, now.atoms[atom])) or _died_before(old, place, atom) for atom in gained
+    )
 
 
 def _died_before(old: Observations, place: Place, outcome: Atom) -> bool:

@@ -200,6 +200,8 @@ class Expressions(External):
                 return join(*(v for k, v in items if k.value == name)) or self.of_unknown(name) or UNKNOWN
             case Const() if name == "value":  # of a member of an Enum
                 return one(atom)
+            case Const() if values.is_supposed(atom) and name not in ("type", "index"):
+                return self.of_unknown(name) or UNKNOWN
             case Unknown(of):
                 if name == "is_cuda":
                     return join(const(True), const(False)) if self.ask(World.is_cuda) else const(False)

@@ -61,9 +61,8 @@ class Observations:
         self.beside: dict[tuple[Place, bool], tuple[int, int]] = {}  # and where the other branch begins and ends
         self.cut: dict[Place, int] = {}  # where a block dies, the offset at which it ends: nothing runs between them
         self.shut: dict[Place, int] = {}  # where a block refuses, whatever is not known, the offset at which it ends
-        self.stops: dict[
-            ast.stmt, tuple[Place, int]
-        ] = {}  # what never gets past itself: where, and where its block ends
+        # what never gets past itself: where it begins, and the offset at which its block ends
+        self.stops: dict[ast.stmt, tuple[Place, int]] = {}
         self.passed: set[ast.stmt] = set()  # what was seen to get past itself
         self.flags: dict[
             Place, tuple[str, str]
@@ -126,7 +125,7 @@ class Observations:
         self.stops.pop(statement, None)
 
     def stop(self, statement: ast.stmt, place: Place, end: int) -> None:
-        """Note that a statement at a place dies or refuses in any way; its block ends at an offset."""
+        """Note that a statement which begins at a place dies or refuses in any way; its block ends at an offset."""
         if statement not in self.passed:
             self.stops[statement] = place, end
 

@@ -384,7 +384,8 @@ class Statements(Expressions):
         except Dead as end:
             if isinstance(end, Died):
                 frame.deaths[statement] = end.place
-            self.seen.stop(statement, self.place(statement, frame), self.place(body[-1], frame)[1])
+            start = frame.file.path, frame.file.original(frame.file.span(statement)[0])
+            self.seen.stop(statement, start, self.place(body[-1], frame)[1])
             after = None
         if after is None and _refuses(statement):
             self.seen.shut[self.place(statement, frame)] = self.place(body[-1], frame)[1]
