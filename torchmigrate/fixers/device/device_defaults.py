@@ -176,6 +176,8 @@ def _lazy(context: RuleContext, function: Function, whole: ast.AST, name: str, d
     named = device.as_device if typed else device.as_type
     value = spell(named if device.index is not None or not of_amp else of_amp, spelled(module))
     text = f"{indent}if {name} is None:{newline}{indent}{step}{name} = {value}{newline}"
+    if isinstance(first, (*FUNCTIONS, ast.ClassDef)):
+        text += newline  # formatters want a blank line above a nested definition
     start, end = module.span(whole)
     edits = [Edit(start, end, "None"), Edit(at, at, text), *_optional(module, function, name)]
     if of_amp and others:
