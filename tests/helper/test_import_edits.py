@@ -387,12 +387,33 @@ SORTED = {
         "import torch\nfrom . import accel\nfrom .zoo import a\nfrom math import pi\n",
     ),
     "short.py": ("import torch\n", "import torch\nimport accel\n"),
+    # one section alone may be in order by chance, but not below a block of several
+    "guarded.py": (
+        f"{HEAD}import torch\n\ntry:\n    import apex\nexcept ImportError:\n    apex = None\n\nfrom aaa import b\n",
+        f"{HEAD}import torch\n\ntry:\n    import apex\nexcept ImportError:\n    apex = None\n\n"
+        "import accel\nfrom aaa import b\n",
+    ),
+    "unordered.py": (
+        "import sys\nimport os\n\nimport torch\n\nsys.path.append('.')\n\nfrom aaa import b\n",
+        "import sys\nimport os\n\nimport torch\n\nsys.path.append('.')\n\nfrom aaa import b\nimport accel\n",
+    ),
 }  # fmt: skip
 
 
 def test_a_helper_beside_a_script_in_a_folder_is_a_third_partys_to_isort(tmp_path: Path) -> None:
     write_tree(tmp_path, {"tools/run.py": f"{HEAD}import numpy\nimport torch\n\nx = torch.zeros(2).cuda()\n"})
     assert texts_after(tmp_path)["tools/run.py"].startswith(f"{HEAD}import accel\nimport numpy\nimport torch\n\nx")
+
+
+def test_a_helper_beside_a_script_is_the_projects_own_to_isort_where_the_root_has_one_too(tmp_path: Path) -> None:
+    text = f"{HEAD}import numpy\nimport torch\n\nx = torch.zeros(2).cuda()\n"
+    write_tree(tmp_path, {"tools/run.py": text, "src/run.py": text})
+    done = texts_after(tmp_path)
+    assert {"tools/accel.py", "src/accel.py"} <= {*done}
+    assert done["tools/run.py"].startswith(f"{HEAD}import numpy\nimport torch\n\nimport accel\n\nx")
+    write_tree(tmp_path, done)
+    write_tree(tmp_path, {"tools/more.py": text})  # the root's copy is there by now, and needs no other user
+    assert texts_after(tmp_path)["tools/more.py"] == done["tools/run.py"]
 
 
 def test_an_import_goes_where_isort_would_put_it(tmp_path: Path) -> None:
@@ -404,7 +425,7 @@ def test_an_import_goes_where_isort_would_put_it(tmp_path: Path) -> None:
     done = texts_after(tmp_path)
     for name, (_, after) in SORTED.items():
         assert done[name].startswith(after), name
-    kept = ["script.py", "two.py", "pkg/far.py"]
+    kept = ["script.py", "two.py", "pkg/far.py", "guarded.py"]
     write_tree(tmp_path, done)
     ruff = ["ruff", "check", "--isolated", "--no-cache", "--select", "I", *kept]
     if shutil.which("ruff"):

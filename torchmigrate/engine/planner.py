@@ -126,6 +126,7 @@ def plan(
         notes = []
     done, facts, checked = checking.run_checked(todo, mode, ruleset, facts, jobs, on_progress)
     vendored = Vendored(facts)
+    vendored.foresee(d.result.path for d in done if d.lacks and d.lacks.helper)
     results += [vendored.bind(d.result, d.lacks) if d.lacks else vendored.keep(d.result) for d in done]
     vendored.tend(tended.copies, tended.users)
     results = vendored.tend_classes(results, tended.holders)

@@ -50,7 +50,7 @@ def in_order(module: SemanticModel, statement: str, last: ast.stmt | None, folde
     own = _key(module, tree[0], folder)
     if keys != sorted(keys) or not _is_spaced(module, block, keys):
         return None
-    if len({key[0] for key in keys} - {_FUTURE}) < 2 and not _is_configured(str(module.facts.root)):
+    if not _has_sections(keys) and not _is_configured(str(module.facts.root)) and not _shows_order(module):
         return None
     newline = module.source.newline
     if own in keys and own[1]:
@@ -67,6 +67,19 @@ def in_order(module: SemanticModel, statement: str, last: ast.stmt | None, folde
         return _line(module, (block[-1].end_lineno or 0) + 1, newline + statement + newline)
     gap = "" if keys[below][0] == own[0] else newline
     return _line(module, module.line_above(block[below]), statement + newline + gap)
+
+
+def _has_sections(keys: Iterable[_Key]) -> bool:
+    """Return whether imports are of several sections, so that they are hardly in order by chance."""
+    return len({key[0] for key in keys} - {_FUTURE}) > 1
+
+
+def _shows_order(module: SemanticModel) -> bool:
+    """Return whether another block of imports in the file has several sections in isort's order."""
+    runs = (list(run) for is_run, run in itertools.groupby(module.tree.body, _is_import) if is_run)
+    blocks = (block for run in runs if (block := _block(module, run[-1])))
+    found = ((block, [_key(module, node) for node in block]) for block in blocks)
+    return any(_has_sections(keys) and keys == sorted(keys) and _is_spaced(module, each, keys) for each, keys in found)
 
 
 def beside_kin(module: SemanticModel, statement: str, last: ast.stmt | None, folder: str) -> Edit | None:
@@ -165,14 +178,19 @@ def _key(module: SemanticModel, node: _Import, folder: str = "") -> _Key:
     return (_section(module, name.partition(".")[0], ""), True, 0, name.lower())
 
 
+def isort_roots(facts: ProjectContext) -> tuple[str, str]:
+    """Return the folders in which isort looks for modules of the project itself."""
+    root = str(facts.root)
+    return root, os.path.join(root, "src")
+
+
 def _section(module: SemanticModel, top: str, folder: str) -> int:
     if top == "__future__":
         return _FUTURE
     if top in sys.stdlib_module_names:
         return _STDLIB
-    root = str(module.facts.root)
-    roots = (root, os.path.join(root, "src"))
-    if folder in roots:
+    roots = isort_roots(module.facts)
+    if folder in roots or (folder and module.facts.helper_at_root):
         return _FIRST_PARTY
     heads = tuple(os.path.join(base, top, "") for base in roots)
     own = any(module.facts.index.under(base, (top,)) for base in roots)

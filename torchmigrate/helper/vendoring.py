@@ -25,7 +25,7 @@ from torchmigrate.diagnostics.finding import (
     Unchanged,
     shifted,
 )
-from torchmigrate.helper.import_edits import imports_helper, with_class, with_import, with_imports
+from torchmigrate.helper.import_edits import imports_helper, isort_roots, with_class, with_import, with_imports
 from torchmigrate.helper.placement import (
     Placement,
     beside,
@@ -82,6 +82,16 @@ class Vendored:
             alone = stands_alone(self.facts, result.path, result.after, notebook.split(result.after))
             self.hosted += [result.path] if self.needed and alone else []
         return result
+
+    def foresee(self, users: Iterable[Path]) -> None:
+        """Note whether a copy for one of these files lies where isort takes its import for the project's own."""
+        facts = self.facts
+        if facts.own is not None:
+            return
+        roots = isort_roots(facts)
+        there = any(system.joined(root, f"{facts.helper}.py") in facts.index.files for root in roots)
+        nearest = sorted(users, key=lambda path: len(path.parts))
+        facts.helper_at_root = there or any(os.path.dirname(placement(facts, user).path) in roots for user in nearest)
 
     def bind(self, result: FileResult, lacks: Unbound) -> FileResult:
         """Add the imports that a rewritten file lacks."""
