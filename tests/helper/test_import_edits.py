@@ -148,7 +148,7 @@ EITHER = "try:\n    from . import accel\nexcept ImportError:  # run as a script\
 def test_a_module_that_is_a_script_too(newline: str) -> None:
     before, after = f"import os{newline}", f"x = accel.f(){newline}"
     once = bound(before + after, EITHER)
-    assert once == before + EITHER.replace("\n", newline) + newline + after
+    assert once == before + newline + EITHER.replace("\n", newline) + newline + after
     assert bound(once, EITHER) == once
 
 

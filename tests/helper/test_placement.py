@@ -17,8 +17,15 @@ from torchmigrate.diagnostics.finding import Changed
 from torchmigrate.engine import planner
 from torchmigrate.helper.placement import vendored_place
 from torchmigrate.project.import_graph import Import, ImportIndex, read_imports
-from torchmigrate.project.packaging import installed_package, is_installable
+from torchmigrate.project.packaging import installed_package, is_installable, linked_folders
 
+EITHER = "try:\n    from . import accel\nexcept ImportError:  # run as a script\n    import accel"
+LINKING = """import os
+from setuptools import find_packages, setup
+examples = os.path.join("pkg", "examples")
+os.symlink(os.path.join("..", "examples"), examples)
+setup(name="x", packages=find_packages(exclude=["examples", "tools"]))
+"""
 INSTALLABLE = {"setup.py": "from setuptools import setup\nsetup(name='x')\n"}
 
 
@@ -582,6 +589,39 @@ PLACES = {
         },
         [(".", "main.py")],
     ),
+    "scripts that setup.py links into a package": (  # found in facebookresearch/fairseq
+        {
+            "setup.py": LINKING,
+            "pkg/__init__.py": "",
+            "examples/dump/dump.py": "import math",
+            "examples/dump/chain.py": "import names",
+            "examples/dump/names.py": "f = 1",
+            "examples/voice/models/pitch.py": "from .utils import f",
+            "examples/voice/models/utils.py": "f = 1",
+            "examples/voice/main.py": "from models.pitch import f",
+            "examples/synth/tool.py": "from examples.synth.net.net import f",
+            "examples/synth/net/net.py": "f = 1",
+            "tools/dump.py": "import math",
+            "installed.py": "import os\nos.symlink('../examples', 'pkg/examples')\n"
+            "import pkg.examples.dump.dump, pkg.examples.voice.models.pitch, pkg.examples.synth.net.net",
+        },
+        {
+            "examples/dump/dump.py": ("examples/dump/accel.py", EITHER),
+            "examples/dump/chain.py": ("examples/dump/accel.py", "import accel"),  # it is never of the package
+            "examples/voice/models/pitch.py": ("examples/voice/accel.py", EITHER.replace("from .", "from ..")),
+            "examples/voice/main.py": ("examples/voice/accel.py", "import accel"),
+            "examples/synth/tool.py": ("accel.py", "import accel"),
+            "examples/synth/net/net.py": ("examples/synth/net/accel.py", EITHER),
+            "tools/dump.py": ("tools/accel.py", "import accel"),
+        },
+        [
+            ("examples", "dump/dump.py"),
+            ("examples/voice", "main.py"),
+            (".", "tools/dump.py"),
+            (".", "installed.py"),
+            (".", "-m examples.synth.tool"),
+        ],
+    ),
     "two modules of one name": (
         {"a/main.py": "import utils", "a/utils.py": "", "b/main.py": "import utils", "b/utils.py": ""},
         {"a/utils.py": ("a/accel.py", "import accel"), "b/main.py": ("b/accel.py", "import accel")},
@@ -741,6 +781,24 @@ def test_what_cannot_be_read_imports_nothing(tmp_path: Path) -> None:
 )
 def test_installable(files: dict[str, str], expected: bool, tmp_path: Path) -> None:
     assert is_installable(str(write_tree(tmp_path, files))) is expected
+
+
+@pytest.mark.parametrize(
+    ("call", "linked"),
+    [
+        ("os.symlink('../examples', 'pkg/examples')", ["examples"]),
+        ("link = os.path.join('pkg', 'deep', 'data')\nos.symlink('../../data', link)", ["data"]),
+        ("os.symlink('../examples', 'build/examples')", []),
+        ("os.symlink('examples', 'pkg')", []),
+        ("os.symlink('../examples', os.path.join('pkg', name))", []),
+        ("os.symlink(*pair)", []),
+        ("os.readlink('../examples', 'pkg/examples')", []),
+    ],
+)
+def test_folders_that_a_build_script_links_into_a_package(call: str, linked: list[str], tmp_path: Path) -> None:
+    setup = f"import os\nfrom setuptools import setup\n{call}\nsetup(packages=['pkg', 'pkg.deep'])\n"
+    root = str(write_tree(tmp_path, {"setup.py": setup, "pkg/__init__.py": "", "pkg/deep/__init__.py": ""}))
+    assert linked_folders(root) == {f"{root}/{name}" for name in linked}
 
 
 def test_an_import_means_the_nearest_file(tmp_path: Path) -> None:

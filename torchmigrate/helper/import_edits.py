@@ -383,6 +383,8 @@ def insertion(
     if place is None or ((before or shared) and isinstance(place, (ast.Import, ast.ImportFrom))):
         at = source.offset(module.line_above(place or module.tree.body[0]), 0)
         return Edit(at, at, text)
+    if text.startswith("try:") and isinstance(place, (ast.Import, ast.ImportFrom)):
+        text = source.newline + text  # isort wants a blank line below imports
     end_line = place.end_lineno or place.lineno
     at = source.line_starts[end_line] if end_line < len(source.line_starts) else len(source.utf8)
     if at == len(source.utf8) and not source.utf8.endswith((b"\n", b"\r")):

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -15,14 +15,14 @@ from torchmigrate.base import system
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import CUDA, SEARCH_PATHS, Import, ImportIndex, Use
-from torchmigrate.project.packaging import ASIDE, installed_package
+from torchmigrate.project.packaging import ASIDE, installed_package, linked_folders
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import HELPER, import_statement, spelled
 from torchmigrate.source.notebook import Notebook
 from torchmigrate.syntax.resolver import chain_of, ends_program
 from torchmigrate.syntax.scope import tree_of, walk
 
-_EITHER = "try:\n    from . import {0}\nexcept ImportError:  # run as a script\n    import {0}"
+_EITHER = "try:\n    from {1} import {0}\nexcept ImportError:  # run as a script\n    import {0}"
 
 
 _MANY_DOTS = 3  # more of them are harder to read than the package's name
@@ -46,7 +46,34 @@ def beside(path: str, helper: str) -> Placement:
 
 
 def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
-    """Return a vendored helper's place: beside scripts, in a package, or at the root that imports prove."""
+    """Return a vendored helper's place: beside scripts, in a package, or at the root that imports prove.
+
+    A script whose folder is linked into a package is a module of this, too, where that is installed.
+    """
+    place = _where_it_lies(index, path, helper)
+    directory = os.path.dirname(path)
+    if place.statement != f"import {helper}" or not _is_linked(index.root, directory):
+        return place
+    named = (_located(index, path, item) for item in _certain_imports(index, path))
+    if any(at and not _is_installed(at[1], parts) for parts, at in named):
+        return place  # what names its neighbours without dots is a script only
+    if not _is_linked(index.root, os.path.dirname(place.path)):
+        place = beside(path, helper)  # the installation has no other copy for it
+    folder = os.path.dirname(place.path)
+    dots = 1 if directory == folder else 1 + len(system.dotted(directory, folder))
+    return replace(place, statement=_EITHER.format(helper, "." * dots))
+
+
+def _is_linked(root: str, folder: str) -> bool:
+    """Return whether a folder lies in one that a setup.py above it links into a package."""
+    above = [folder]
+    while above[-1] != root and system.is_inside(above[-1], root):
+        above.append(os.path.dirname(above[-1]))
+    return any(linked in above for each in above for linked in linked_folders(each))
+
+
+def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
+    """Return a vendored helper's place as the files lie in the project."""
     directory = os.path.dirname(path)
     uses = index.importers.get(path, [])
     own = _certain_imports(index, path)
@@ -179,7 +206,7 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
     installed = installed_above(index, directory)
     if runs_itself(index, path) or index.is_named_beside(path):
         statement = _EITHER if installed or top in index.tops else "import {0}"
-        return Placement(system.joined(directory, f"{helper}.py"), statement.format(helper))
+        return Placement(system.joined(directory, f"{helper}.py"), statement.format(helper, "."))
     if top in index.tops and not installed:
         return _absolute(index, os.path.dirname(top), (os.path.basename(top),), helper)
     return _relative(index, directory, own, helper)

@@ -164,7 +164,8 @@ class Vendored:
     def _need(self, place: Placement, path: Path) -> None:
         if place.path:
             self.needed.setdefault(place.path, set()).add(path)
-            if place.statement == f"import {self.facts.helper}":
+            first, _, last = place.statement.rpartition("\n")
+            if last.strip() == f"import {self.facts.helper}" and (not first or self._is_outside(path)):
                 self._by_name.setdefault(place.path, set()).add(str(path))
 
     def completed(self, results: Iterable[FileResult]) -> list[FileResult]:
@@ -310,8 +311,7 @@ class Vendored:
     def _is_start(self, path: str) -> bool:
         """Return whether a file is run as a script, or may be: it is never imported and outside packages."""
         index = self.facts.index
-        is_outside = not index.is_package(os.path.dirname(path))
-        return (is_outside and not index.importers.get(path)) or runs_itself(index, path)
+        return (self._is_outside(path) and not index.importers.get(path)) or runs_itself(index, path)
 
     @functools.cached_property
     def _named(self) -> dict[str, set[str]]:
@@ -321,7 +321,7 @@ class Vendored:
         there, even if the file was meant to find another.
         """
         index, helper = self.facts.index, self.facts.helper
-        known = {path for path, imports in index.imports.items() if self._finds_by_name(imports)}
+        known = {path for path, imports in index.imports.items() if self._finds_by_name(path, imports)}
         there = {path for path in index.files if os.path.basename(path) == f"{helper}.py"}  # also what is not asked for
         folders = {os.path.dirname(copy) for copy in self.needed.keys() - {*self._restored.values()} | there}
         found: dict[str, set[str]] = {copy: set() for copy in self._by_name}
@@ -332,11 +332,19 @@ class Vendored:
                 found.setdefault(f"{home or next(iter(folders))}/{helper}.py", set()).add(user)
         return {copy: users for copy, users in found.items() if copy in self.needed}
 
-    def _finds_by_name(self, imports: Iterable[Import]) -> bool:
-        """Return whether a file imports the helper by its name alone, not only where a relative import fails."""
+    def _finds_by_name(self, path: str, imports: Iterable[Import]) -> bool:
+        """Return whether a file imports the helper by its name alone, or does so where its relative import fails.
+
+        That of a file in a package does not fail.
+        """
         helper = self.facts.helper
         by_name = any(i.module == helper and not i.name and not i.level for i in imports)
-        return by_name and not any(i.level and helper in (i.module, i.name) for i in imports)
+        has_dots = any(i.level and helper in (i.module, i.name) for i in imports)
+        return by_name and (not has_dots or self._is_outside(path))
+
+    def _is_outside(self, path: str | Path) -> bool:
+        """Return whether a file lies in no package."""
+        return not self.facts.index.is_package(os.path.dirname(path))
 
     def _users(self, helper: str) -> set[str]:
         uses = self.facts.index.importers.get(helper, ())

@@ -325,6 +325,31 @@ def _constant(node: ast.expr | None, values: Mapping[str, ast.expr]) -> object:
         return None
 
 
+@cache
+def linked_folders(root: str) -> frozenset[str]:
+    """Return the folders that setup.py links into a package, so that an installation brings their files along."""
+    values = _assigned(root)
+    calls = [n for n in ast.walk(_setup(root)) if isinstance(n, ast.Call) and chain_of(n.func) == "os.symlink"]
+    pairs = [[_path(each, values) for each in call.args[:2]] for call in calls]
+    found = set()
+    for target, link in (pair for pair in pairs if len(pair) == 2 and all(pair)):
+        package = os.path.dirname(os.path.normpath(os.path.join(root, link)))
+        if package != root and installed_package(root, system.dotted(package, root)):
+            found.add(os.path.normpath(os.path.join(package, target)))
+    return frozenset(found)
+
+
+def _path(node: ast.expr, values: Mapping[str, ast.expr]) -> str:
+    """Return a path that setup.py spells in a string or with os.path.join, or ""."""
+    match values.get(node.id, node) if isinstance(node, ast.Name) else node:
+        case ast.Constant(str(text)):
+            return text
+        case ast.Call(func, parts, []) if chain_of(func) == "os.path.join":
+            names = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+            return os.path.join(*names) if names and len(names) == len(parts) else ""
+    return ""
+
+
 _DEEPEST = 3  # names for names, and parts of parts
 
 
