@@ -332,11 +332,23 @@ def empty_cache() -> None:
         native()
 
 
+def _new_stream() -> Any:
+    """Return a new stream; on the CPU and MPS the only one."""
+    native = _stream_function("Stream")
+    return _QUEUE if native is None else native()
+
+
 def Stream(device: Any = None, priority: int = 0) -> Any:
     """Return a new stream; on the CPU and MPS the only one."""
     native = _stream_function("Stream")
     options = {"priority": priority} if priority else {}
     return _QUEUE if native is None else native(*_place(device), **options)
+
+
+def _running_stream() -> Any:
+    """Return the current stream; on the CPU and MPS the only one."""
+    native = _stream_function("current_stream")
+    return _QUEUE if native is None else native()
 
 
 def current_stream(device: Any = None) -> Any:

@@ -135,6 +135,7 @@ def test_a_formatter_s_work_is_no_edit() -> None:
     assert not is_untouched(text.encode() + b"((")
 
 
+RANGES = dict.fromkeys(["nvtx", "nvtx.range", "nvtx.range_push", "nvtx.range_pop", "nvtx.mark"], False)
 USED = [
     ("import accel\naccel.device()", {"device": True}),
     ("import accel\naccel.device(0)\naccel.device()", {"device": False}),
@@ -142,7 +143,11 @@ USED = [
     ("from . import accel as a\na.map_location()", {"map_location": True}),
     ("import pkg.accel\npkg.accel.device(index_or_device=1)", {"device": False}),
     ("from pkg.accel import device as d\nd()", {"device": True}),
-    ("import accel\naccel.nvtx.range_push('x')", {"nvtx": False}),
+    ("import accel\naccel.nvtx.range_push('x')", {"nvtx": False, "nvtx.range_push": False}),
+    ("from accel import nvtx as n\nn.mark('x')", {"nvtx": False, "nvtx.mark": False}),
+    ("import accel\naccel.nvtx.mark('x')\nranges = accel.nvtx", RANGES),
+    ("import accel\naccel.nvtx.mark('x')\ngetattr(accel.nvtx, kind)('x')", RANGES),
+    ("mock.patch('pkg.accel.nvtx.mark')", RANGES),
     ("import accel\nf'{accel.is_available()}'", {"is_available": True}),
     ("import accel\ngetattr(accel, 'pin')(x)", {"pin": False}),
     ("mock.patch('pkg.accel.synchronize')", {"synchronize": False}),
@@ -153,6 +158,8 @@ USED = [
     ("import accel\naccel.data_parallel(net, device_ids=[0])", {"data_parallel": False}),
     ("import accel\naccel.data_parallel(*nets)\naccel.device(**place)", {"data_parallel": False, "device": False}),
     ("import accel\naccel.dist_backend()", {"dist_backend": True}),
+    ("import accel\naccel.Stream()\naccel.current_stream()", {"Stream": True, "current_stream": True}),
+    ("import accel\naccel.Stream(priority=-1)\naccel.current_stream(0)", {"Stream": False, "current_stream": False}),
     ("import accel\naccel.dist_backend('mpi')", {"dist_backend": False}),
     ("import accel\nf'{accel.is_available()}'\naccel.pin_memory()", {"is_available": True, "pin_memory": True}),
     ("", {}),
@@ -163,6 +170,45 @@ USED = [
 def test_what_a_file_uses(code: str, expected: dict[str, bool]) -> None:
     found = used_by(code.encode(), "accel")
     assert {name: bool(form & Form.SHORT) for name, form in found.items()} == expected
+
+
+def test_a_class_holds_the_functions_that_are_called() -> None:
+    pytest.importorskip("torch", reason="a helper is run")
+    marks = used_by(b"import accel\naccel.nvtx.mark('x')", "accel")
+    assert b"threading" not in vendored(marks) and is_current(vendored(marks))
+    pairs = used_by(b"import accel\naccel.nvtx.range_push('x')\naccel.nvtx.range_pop()", "accel")
+    text = vendored(pairs)
+    assert b"def range_push" in text and b"def mark" not in text and b"def range(" not in text
+    assert is_current(text) and held(text).keys() == pairs.keys()
+    namespace: dict[str, Any] = {}
+    exec(text, namespace)
+    namespace["nvtx"].range_push("outer"), namespace["nvtx"].range_pop()
+    assert helper_parts.updated(text, marks) == vendored({**pairs, **marks}) != text
+    assert vendored({"nvtx": Form.ANY}) == vendored(dict.fromkeys(RANGES, Form.ANY))
+    assert vendored({**everything(), **marks}).count(b"@staticmethod") == 1  # of the others nobody asks
+    assert used_by(b"import accel\naccel.nvtx.mark(", "accel").keys() == everything().keys() | RANGES.keys()
+    assert helper_parts.lacking({**pairs, **marks}, text) == ["nvtx.mark"]
+    assert helper_parts.lacking(pairs, vendored({"device": Form.ANY})) == ["nvtx"]
+
+
+def test_where_nobody_compiles_nothing_asks_for_it() -> None:
+    whole, eager = (vendored(dict.fromkeys(everything(), form)).decode() for form in (Form.ANY, Form.EAGER))
+    assert whole.count("_is_compiling()") == 6 and "while compiling" in whole
+    assert "_is_compiling" not in eager and "compiling" not in eager.replace("_is_compiling", "")
+    few = {"synchronize": Form.EAGER | Form.SHORT, "current_device": Form.EAGER}
+    assert is_current(vendored(few)) and held(vendored(few))["current_device"] & Form.EAGER
+    compiled = helper_parts.merged([held(vendored(few)), {"empty_cache": Form.ANY}])
+    assert b"_is_compiling" in (helper_parts.updated(vendored(few), {"empty_cache": Form.ANY}) or b"")
+    assert vendored(compiled).count(b"_is_compiling()") == 4
+    named = {"get_device_name": Form.ONCE}  # only asked while files are loaded, in a program that compiles
+    assert b"_is_compiling" in vendored(named) and is_current(vendored(named))
+
+
+def test_streams_without_arguments_need_no_device() -> None:
+    short = vendored({"Stream": Form.SHORT, "current_stream": Form.SHORT})
+    assert b"_place" not in short and b"def Stream() ->" in short and b"def current_stream() ->" in short
+    assert b"_place" in vendored({"Stream": Form.SHORT, "current_stream": Form.ANY})
+    assert b"def current_stream(device" in vendored({"current_stream": Form.SHORT, "default_stream": Form.ANY})
 
 
 HEAD = "import accel\n"
@@ -255,7 +301,7 @@ def test_a_star_import_may_use_whatever_is_named() -> None:
 
 
 def test_a_file_that_does_not_parse_may_use_anything() -> None:
-    assert used_by(b"import accel\nprint 1", "accel") == everything()
+    assert used_by(b"import accel\nprint 1", "accel") == {**everything(), **RANGES}
     assert used_by(b"print 1", "accel") == {}
 
 

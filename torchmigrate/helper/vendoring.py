@@ -390,7 +390,7 @@ def _write(path: Path, uses: Uses, text: bytes | None) -> FileResult | None:
     content = helper_parts.updated(before, uses)
     if content is not None:
         return None if helper_parts.is_same(before, content) else Changed(path, before, content, ())
-    if lacks := sorted({*uses} - {*helper_parts.public(before)}):
+    if lacks := helper_parts.lacking(uses, before):
         what = f"was edited since torchmigrate wrote it, so it is not updated; it lacks {', '.join(lacks[:_NAMED])}"
         return Failed(path, f"{what}{' and more' if lacks[_NAMED:] else ''}: move it away, apply, take the edits over")
     return Skipped(path, "was edited since torchmigrate wrote it, so it is not updated")

@@ -20,7 +20,7 @@ from itertools import pairwise
 from torchmigrate.project.import_graph import COMPILING
 from torchmigrate.source.encoding import helper_class
 from torchmigrate.syntax.resolver import chain_of, last_name
-from torchmigrate.syntax.scope import FUNCTIONS, walk
+from torchmigrate.syntax.scope import FUNCTIONS, first_line, walk
 
 _FIRST = re.compile(rb"# torchmigrate-runtime (\S+) ([0-9a-f]{32})\b")  # of version 1: one digest of all below
 _MORE = r"(?:#   [^\n]*\n)*"
@@ -38,9 +38,23 @@ _SHORT = {
     "device": "_here",
     "map_location": "_from_anywhere",
     "synchronize": "_wait",
+    "Stream": "_new_stream",
+    "current_stream": "_running_stream",
     "data_parallel": "_parallel",
     "dist_backend": "_collectives",
     "is_bf16_supported": "_has_bf16",
+}
+# what asks whether torch.compile traces the program, and what stands there where nobody compiles
+_UNTRACED = {
+    ' and (_here().type == "cuda" or not _is_compiling())': "",
+    '    elif _here().type == "cuda" or not _is_compiling():\n': "    else:\n",
+    '    elif kind not in ("cuda", "xpu") and _is_compiling():\n'
+    "        homes.reverse()  # torch.compile knows nothing of torch.npu and torch.mtia\n": "",
+    '    is_traced = kind not in ("cuda", "xpu") and _is_compiling()\n'
+    '    return _native("current_device_index" if is_traced else "current_device")()\n': "    return "
+    '_native("current_device")()\n',
+    " and not _is_compiling()": "",
+    ", nor off CUDA while compiling": "",
 }
 _CACHED = "@functools.lru_cache(maxsize=1)"
 # functions that may look for the device anew: they set no current device, and ask no more often than a module runs
@@ -62,7 +76,9 @@ class Form(enum.IntFlag):
     FIRST = 8  # it is only called with nothing, or with 0: for the current device, or the first
 
 
-Uses = Mapping[str, int]  # functions of the helper, each with the Form that all its calls have
+# functions of the helper, each with the Form that all its calls have; of a class also its members (`nvtx.range_push`),
+# and if none is named, all
+Uses = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +89,20 @@ class _Part:
     text: str
     needs: frozenset[str]
     is_value: bool
+
+    def untraced(self) -> _Part:
+        """Return the part as it is where nobody compiles."""
+        text = functools.reduce(lambda text, pair: text.replace(*pair), _UNTRACED.items(), self.text)
+        return replace(self, text=text, needs=frozenset(_global_names(text)))
+
+    def with_members(self, names: Collection[str]) -> _Part:
+        """Return the class with these of its functions."""
+        lines = self.text.splitlines(keepends=True)
+        for name, (start, end) in reversed(_spans_of_members(self.text).items()):
+            if name not in names:
+                del lines[start - 1 : end]  # with the blank line above
+        text = "".join(lines)
+        return replace(self, text=text, needs=frozenset(_global_names(text)))
 
     def clashes(self, old: str, new: str) -> bool:
         """Return whether a scope inside that uses `old` has a name `new` of its own."""
@@ -96,6 +126,31 @@ def _whole() -> tuple[str, Mapping[str, _Part], Mapping[str, str]]:
             is_value = not isinstance(statement, (ast.FunctionDef, ast.ClassDef))
             parts[name] = _Part(name, own, frozenset(_global_names(own)), is_value)
     return "".join(lines[:2]), parts, imports
+
+
+def _spans_of_members(text: str) -> dict[str, tuple[int, int]]:
+    """Return for each function of a class its first row, the file's being 0, and the row below it."""
+    match ast.parse(text).body:
+        case [ast.ClassDef(body=body)]:
+            functions = (each for each in body if isinstance(each, ast.FunctionDef))
+            return {each.name: (first_line(each) - 1, each.end_lineno or each.lineno) for each in functions}
+    return {}
+
+
+@functools.cache
+def _functions_by_class() -> Mapping[str, Sequence[str]]:
+    """Return the functions of each public class of the helper."""
+    return {
+        name: [*spans]
+        for name, part in _whole()[1].items()
+        if name[0] != "_" and (spans := _spans_of_members(part.text))
+    }
+
+
+def _members_among(body: Iterable[ast.stmt]) -> set[str]:
+    """Return the functions of the helper's public classes that statements define, each with its class: `nvtx.mark`."""
+    classes = [each for each in body if isinstance(each, ast.ClassDef) and each.name in _functions_by_class()]
+    return {f"{each.name}.{name}" for each in classes for name in _defined(each.body)}
 
 
 @functools.cache
@@ -193,9 +248,14 @@ def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Ma
     """Return the functions to write, the parts that hold them and what they need, and new names for some."""
     parts = _whole()[1]
     extra = {*also} & {*parts}
+    for owner, members in _functions_by_class().items():
+        if kept := [name for name in members if f"{owner}.{name}" in uses]:
+            parts = {**parts, owner: parts[owner].with_members(kept)}
     names = {name for name in uses if name in parts and not name.startswith("_")}
     form = functools.reduce(int.__and__, (uses[name] for name in names), int(~Form.ANY)) if names else Form.ANY
     is_once = bool(form & Form.ONCE) and names <= _ASKING
+    if form & Form.EAGER:
+        parts = {name: part.untraced() if "_is_compiling" in part.needs else part for name, part in parts.items()}
     if (is_once or form & Form.EAGER) and "_device" not in extra:
         found = _as("_here", parts["_found"])
         parts = {**parts, "_here": found if is_once else _remembering(found)}
@@ -573,12 +633,15 @@ def held(raw: bytes) -> Uses:
         return {}
     body = _body(raw)
     short = {d.name for d in body if isinstance(d, ast.FunctionDef) and _has_short_form(d)}
-    found = Form.ANY if "_device" in _defined(body) else Form.EAGER if b"lru_cache" in raw else Form.EAGER | Form.ONCE
+    found = Form.ANY if "_device" in _defined(body) else Form.EAGER
+    if found and b"lru_cache" not in raw:
+        found = Form.ONCE if b"_is_compiling" in raw else Form.EAGER | Form.ONCE
     first = {d.name for d in body if isinstance(d, ast.FunctionDef) and (d.name != "device" or _takes_first(d, short))}
     forms = {
         name: found | (Form.SHORT if name in short else Form.ANY) | (Form.FIRST if name in first else Form.ANY)
         for name in _defined(body)
     }
+    forms |= dict.fromkeys(_members_among(body), found)
     return {name: form for name, form in forms.items() if not name.startswith("_")}
 
 
@@ -618,7 +681,7 @@ def used_by(code: bytes, helper: str) -> Uses:
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return everything() if helper.encode() in code else {}
+        return _with_all_members(everything()) if helper.encode() in code else {}
     known, found = everything(), dict[str, int]()
     aliases, direct = {helper}, dict[str, str]()
     nodes = [*walk(tree)]
@@ -633,7 +696,8 @@ def used_by(code: bytes, helper: str) -> Uses:
     calls = {id(n.func): n for n in nodes if isinstance(n, ast.Call)}
     loaded = {id(n) for n in _run_once(tree)}
     eager = Form.ANY if compiles(code) else Form.EAGER
-    owners: set[int] = set()
+    owners, passed = set[int](), set[str]()
+    asked = {id(n.value): n.attr for n in nodes if isinstance(n, ast.Attribute)}
     for node in nodes:
         name = ""
         if isinstance(node, ast.Attribute) and last_name(node.value) in aliases:
@@ -644,6 +708,10 @@ def used_by(code: bytes, helper: str) -> Uses:
         if name in known:
             form = _form(calls.get(id(node)), name, id(node) in loaded) | eager
             found[name] = found.get(name, form) & form
+            if (member := asked.get(id(node))) in _functions_by_class().get(name, ()):
+                found[f"{name}.{member}"] = form
+            elif name in _functions_by_class():
+                passed.add(name)
     is_passed = "*" in direct or any(
         last_name(n) in aliases and id(n) not in owners for n in nodes if isinstance(n, ast.Name)
     )
@@ -652,7 +720,24 @@ def used_by(code: bytes, helper: str) -> Uses:
     }
     words |= {n.id for n in nodes if isinstance(n, ast.Name)} if "*" in direct else set()
     dotted = {word.partition(".")[2] for word in words if "." in word}
-    return found | {name: eager for name in known if name in dotted or (is_passed and name in words)}
+    named = {name: eager for name in known if name in dotted or (is_passed and name in words)}
+    whole = {name: found.get(name, eager) for name in passed | named.keys()}
+    return {**found, **named, **_with_all_members(whole)}
+
+
+def _with_all_members(uses: Uses) -> Uses:
+    """Return uses of which those of classes name all their members."""
+    more = (
+        (f"{owner}.{name}", owner) for owner, names in _functions_by_class().items() if owner in uses for name in names
+    )
+    return {**uses, **{member: uses[owner] for member, owner in more}}
+
+
+def lacking(uses: Uses, raw: bytes) -> list[str]:
+    """Return what is used and not in a helper; nothing of a class that is not there but its name."""
+    there = {*public(raw)}
+    gone = {*uses} - there - _members_among(_body(raw))
+    return sorted(name for name in gone if "." not in name or name.partition(".")[0] in there)
 
 
 def _form(call: ast.Call | None, name: str, is_once: bool) -> Form:
