@@ -20,6 +20,7 @@ from torchmigrate.project.import_graph import Import, ImportIndex, read_imports
 from torchmigrate.project.packaging import installed_package, is_installable, linked_folders
 
 EITHER = "try:\n    from . import accel\nexcept ImportError:  # run as a script\n    import accel"
+OR_INSTALLED = "try:\n    import accel\nexcept ImportError:  # where it is installed\n    from pkg import accel"
 LINKING = """import os
 from setuptools import find_packages, setup
 examples = os.path.join("pkg", "examples")
@@ -604,6 +605,8 @@ PLACES = {
             "tools/dump.py": "import math",
             "installed.py": "import os\nos.symlink('../examples', 'pkg/examples')\n"
             "import pkg.examples.dump.dump, pkg.examples.voice.models.pitch, pkg.examples.synth.net.net",
+            "away/check.py": "import os, sys\nos.mkdir('site')\nos.symlink('../../pkg', 'site/pkg')\n"
+            "sys.path[0] = 'site'\nimport pkg.examples.dump.dump, pkg.examples.synth.net.net",
         },
         {
             "examples/dump/dump.py": ("examples/dump/accel.py", EITHER),
@@ -611,7 +614,7 @@ PLACES = {
             "examples/voice/models/pitch.py": ("examples/voice/accel.py", EITHER.replace("from .", "from ..")),
             "examples/voice/main.py": ("examples/voice/accel.py", "import accel"),
             "examples/synth/tool.py": ("accel.py", "import accel"),
-            "examples/synth/net/net.py": ("examples/synth/net/accel.py", EITHER),
+            "examples/synth/net/net.py": ("accel.py", OR_INSTALLED),
             "tools/dump.py": ("tools/accel.py", "import accel"),
         },
         [
@@ -620,6 +623,7 @@ PLACES = {
             (".", "tools/dump.py"),
             (".", "installed.py"),
             (".", "-m examples.synth.tool"),
+            ("away", "check.py"),
         ],
     ),
     "two modules of one name": (
@@ -663,7 +667,8 @@ def test_what_is_placed_can_be_imported(name: str, tmp_path: Path) -> None:
     for file, place in places.items():
         with (root / file).open("a") as stream:
             stream.write(f"\n{place.statement}\nassert accel.HERE\n")
-        Path(place.path).write_text("HERE = True\n")
+        for copy in filter(None, (place.path, place.other)):
+            Path(copy).write_text("HERE = True\n")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     for folder, arguments in runs:
         command = [sys.executable, *arguments.split()]
@@ -798,7 +803,7 @@ def test_installable(files: dict[str, str], expected: bool, tmp_path: Path) -> N
 def test_folders_that_a_build_script_links_into_a_package(call: str, linked: list[str], tmp_path: Path) -> None:
     setup = f"import os\nfrom setuptools import setup\n{call}\nsetup(packages=['pkg', 'pkg.deep'])\n"
     root = str(write_tree(tmp_path, {"setup.py": setup, "pkg/__init__.py": "", "pkg/deep/__init__.py": ""}))
-    assert linked_folders(root) == {f"{root}/{name}" for name in linked}
+    assert [*linked_folders(root)] == [f"{root}/{name}" for name in linked]
 
 
 def test_an_import_means_the_nearest_file(tmp_path: Path) -> None:

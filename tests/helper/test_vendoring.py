@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import planned, write_plan, write_tree
+from conftest import planned, texts_after, write_plan, write_tree
 
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Finding, Unchanged
@@ -585,3 +585,28 @@ def test_a_program_that_begins_to_compile_gets_a_helper_that_knows(tmp_path: Pat
     (tmp_path / "run.py").write_text((tmp_path / "run.py").read_text() + "move = torch.compile(move)\n")
     assert [*checked(tmp_path)] == ["accel.py"]
     assert "is_compiling" in write_plan(tmp_path)["accel.py"].decode() and checked(tmp_path) == {}
+
+
+def test_a_file_that_may_find_either_of_two_copies_finds_its_functions_in_both(tmp_path: Path) -> None:
+    """Found in facebookresearch/fairseq, which installs its examples as modules of a package."""
+    setup = (
+        "import os\nfrom setuptools import setup\nos.symlink('../examples', 'pkg/examples')\nsetup(packages=['pkg'])\n"
+    )
+    files = {
+        "setup.py": setup,
+        "pkg/__init__.py": "import torch\nx = torch.zeros(2).cuda()\n",
+        "examples/run.py": "from examples.net.net import f\n",
+        "examples/net/net.py": "import torch\n\n\ndef f(path):\n    return torch.load(path)\n",
+    }
+    write_tree(tmp_path, files)
+    done = texts_after(tmp_path)
+    either = "try:\n    import accel\nexcept ImportError:  # where it is installed\n    from pkg import accel\n"
+    assert f"import torch\n\n{either}\n" in done["examples/net/net.py"]
+    assert "def map_location" in done["accel.py"] and "def device" not in done["accel.py"]
+    assert "def map_location" in done["pkg/accel.py"] and "def device" in done["pkg/accel.py"]
+    write_tree(tmp_path, done)
+    assert {*texts_after(tmp_path).items()} <= {*done.items()}
+    for copy in ("accel.py", "pkg/accel.py"):
+        (tmp_path / copy).unlink()
+        assert texts_after(tmp_path) == {copy: done[copy]}
+        write_tree(tmp_path, done)

@@ -22,6 +22,7 @@ from torchmigrate.source.notebook import Notebook
 from torchmigrate.syntax.resolver import chain_of, ends_program
 from torchmigrate.syntax.scope import tree_of, walk
 
+_OR_INSTALLED = "try:\n    import {0}\nexcept ImportError:  # where it is installed\n    {1}"
 _EITHER = "try:\n    from {1} import {0}\nexcept ImportError:  # run as a script\n    import {0}"
 
 
@@ -32,12 +33,14 @@ _MANY_DOTS = 3  # more of them are harder to read than the package's name
 class Placement:
     """A placement says where the helper lies for a file, and which statement imports it there.
 
-    `root` is the folder that must be on sys.path for that; "" if it is always, or if the import is relative.
+    `root` is the folder that must be on sys.path for that; "" if it is always, or if the import is relative. `other` is
+    a second copy, which the statement imports where there is no first one.
     """
 
     path: str
     statement: str
     root: str = ""
+    other: str = ""
 
 
 def beside(path: str, helper: str) -> Placement:
@@ -51,25 +54,36 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     A script whose folder is linked into a package is a module of this, too, where that is installed.
     """
     place = _where_it_lies(index, path, helper)
-    directory = os.path.dirname(path)
-    if place.statement != f"import {helper}" or not _is_linked(index.root, directory):
+    directory, folder = os.path.dirname(path), os.path.dirname(place.path)
+    package = _linked_into(index.root, directory)
+    if place.statement != f"import {helper}" or package is None:
         return place
     named = (_located(index, path, item) for item in _certain_imports(index, path))
     if any(at and not _is_installed(at[1], parts) for parts, at in named):
         return place  # what names its neighbours without dots is a script only
-    if not _is_linked(index.root, os.path.dirname(place.path)):
-        place = beside(path, helper)  # the installation has no other copy for it
-    folder = os.path.dirname(place.path)
+    if _linked_into(index.root, folder) is None:
+        other = _absolute(index, *package, helper)
+        return replace(place, statement=_OR_INSTALLED.format(helper, other.statement), other=other.path)
     dots = 1 if directory == folder else 1 + len(system.dotted(directory, folder))
     return replace(place, statement=_EITHER.format(helper, "." * dots))
 
 
-def _is_linked(root: str, folder: str) -> bool:
-    """Return whether a folder lies in one that a setup.py above it links into a package."""
+def _linked_into(root: str, folder: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return the root and the name of the package that a setup.py above a folder links it into, or one that holds it.
+
+    None if there is none.
+    """
     above = [folder]
     while above[-1] != root and system.is_inside(above[-1], root):
         above.append(os.path.dirname(above[-1]))
-    return any(linked in above for each in above for linked in linked_folders(each))
+    found = (
+        (each, links[linked])
+        for each in above
+        for links in [linked_folders(each)]
+        for linked in above
+        if linked in links
+    )
+    return next(found, None)
 
 
 def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
@@ -77,6 +91,8 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
     directory = os.path.dirname(path)
     uses = index.importers.get(path, [])
     own = _certain_imports(index, path)
+    if any(i.module == helper and not (i.name or i.level) for i in index.imports.get(path, ())):
+        own = [i for i in own if i.name != helper]  # what only stands in for the helper says nothing
     in_package = index.is_package(directory)
     foreign = _package_used(index, path, own, directory)
     if foreign and _is_installed(*foreign) and not installed_above(index, directory):

@@ -163,9 +163,10 @@ class Vendored:
 
     def _need(self, place: Placement, path: Path) -> None:
         if place.path:
-            self.needed.setdefault(place.path, set()).add(path)
-            first, _, last = place.statement.rpartition("\n")
-            if last.strip() == f"import {self.facts.helper}" and (not first or self._is_outside(path)):
+            for copy in filter(None, (place.path, place.other)):
+                self.needed.setdefault(copy, set()).add(path)
+            lines = [line.strip() for line in place.statement.splitlines()]
+            if f"import {self.facts.helper}" in lines and (lines[1:] == [] or self._is_outside(path)):
                 self._by_name.setdefault(place.path, set()).add(str(path))
 
     def completed(self, results: Iterable[FileResult]) -> list[FileResult]:
@@ -214,8 +215,8 @@ class Vendored:
                 continue
             if index.locate(path, item.level, dotted):
                 place = placement(self.facts, Path(path))
-                is_beside = place == beside(path, helper) and dotted == (helper,) and not item.level
-                if is_beside and place.path not in index.files:
+                is_first = place == beside(path, helper) or bool(place.other)
+                if is_first and dotted == (helper,) and not item.level and place.path not in index.files:
                     return place.path  # another folder's copy is not on a script's path
                 continue
             if item.level:
@@ -238,7 +239,8 @@ class Vendored:
     def _beside(self, path: str) -> str:
         place = placement(self.facts, Path(path))
         helper = self.facts.helper
-        return place.path if place.statement == f"import {helper}" else beside(path, helper).path
+        is_by_name = f"import {helper}" in map(str.strip, place.statement.splitlines())
+        return place.path if is_by_name else beside(path, helper).path
 
     def copies(self, holders: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes, tuple[str, ...]]]:
         """Yield each copy of the helper, b"" for one that is gone, and the files that import it; then each class."""

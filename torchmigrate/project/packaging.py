@@ -326,17 +326,18 @@ def _constant(node: ast.expr | None, values: Mapping[str, ast.expr]) -> object:
 
 
 @cache
-def linked_folders(root: str) -> frozenset[str]:
-    """Return the folders that setup.py links into a package, so that an installation brings their files along."""
+def linked_folders(root: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the folders that setup.py links into a package, which brings their files along, each with its name."""
     values = _assigned(root)
     calls = [n for n in ast.walk(_setup(root)) if isinstance(n, ast.Call) and chain_of(n.func) == "os.symlink"]
     pairs = [[_path(each, values) for each in call.args[:2]] for call in calls]
-    found = set()
+    found = {}
     for target, link in (pair for pair in pairs if len(pair) == 2 and all(pair)):
         package = os.path.dirname(os.path.normpath(os.path.join(root, link)))
-        if package != root and installed_package(root, system.dotted(package, root)):
-            found.add(os.path.normpath(os.path.join(package, target)))
-    return frozenset(found)
+        dotted = system.dotted(package, root)
+        if package != root and installed_package(root, dotted):
+            found[os.path.normpath(os.path.join(package, target))] = dotted
+    return found
 
 
 def _path(node: ast.expr, values: Mapping[str, ast.expr]) -> str:
