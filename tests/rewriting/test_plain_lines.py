@@ -488,3 +488,99 @@ def test_a_long_last_argument_breaks_before_what_was_added(rules: DispatchTable)
     assert broken(rules, hanging) == (
         f"f(\n    a, {load.format('a_path')},\n    {load.format('another_path_of_length')})"
     )
+
+
+KEPT_COUNT = "n = accel.device_count() if accel.is_available() else 1"
+CUDA, CPU, ASKED = "torch.device('cuda')", "torch.device('cpu')", "if torch.cuda.is_available():\n"
+
+
+@pytest.mark.parametrize(
+    "text, after",
+    [
+        (f"{ASKED}    d = {CUDA}\nelse:\n    d = {CPU}", "d = accel.device()"),
+        (
+            f"def f():\n    {ASKED}        return torch.device('cuda:0')\n    return {CPU}",
+            "def f():\n    return accel.device(0)",
+        ),
+        (
+            f"def f():\n    {ASKED}        return 'cuda'\n    else:\n        return 'cpu'\nx.to(f())",
+            "def f():\n    return accel.device_type()\nx.to(f())",
+        ),
+        (f"device = 'cpu'\n{ASKED}    device = 'cuda'\nx.to(device)", "device = accel.device_type()\nx.to(device)"),
+        ("n = torch.cuda.device_count() if torch.cuda.is_available() else 0", "n = accel.device_count()"),
+        ("n = torch.cuda.device_count() if torch.cuda.is_available() else 1", KEPT_COUNT),
+        (f"self.device = {CPU}\n\n{ASKED}    self.device = {CUDA}", "self.device = accel.device()"),
+    ],
+)
+def test_a_choice_of_statements_is_one(rules: DispatchTable, text: str, after: str) -> None:
+    """Found in openai/guided-diffusion and pytorch/ignite."""
+    assert plainly(rules, text) == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{ASKED}    d = {CUDA}\n    n = 2\nelse:\n    d = {CPU}",
+        f"{ASKED}    d = {CUDA}  # fast\nelse:\n    d = {CPU}",
+        f"{ASKED}    d = {CUDA}\nelse:\n    e = {CPU}",
+        f"{ASKED}    d = torch.device('cuda', n)\nelse:\n    d = {CPU}",
+        f"d = {CPU}\ng(d)\n{ASKED}    d = {CUDA}",
+        f"{ASKED}    d = {CUDA}\nd = {CPU}",
+        f"if a:\n    d = 1\nel{ASKED}    d = {CUDA}\nelse:\n    d = {CPU}",
+        f"device = None\n{ASKED}    device = 'cuda'\nx.to(device)",
+        f"d = 'cpu'\n{ASKED[:-2]} and fast:\n    d = 'cuda'\nx.to(d)",
+        f"d = {CPU}\n{ASKED}    d = {CUDA}\nelse:\n    print('slow')",
+    ],
+)
+def test_a_choice_of_more_than_the_device_stays(rules: DispatchTable, text: str) -> None:
+    done = plainly(rules, text)
+    assert done.count("\n") == text.count("\n") and "is_available()" in done
+
+
+@pytest.mark.parametrize(
+    "call, is_bound",
+    [
+        ("eval('models.%s' % name)", True),
+        ("eval('models.' + name)", True),
+        ("eval(f'models.{name}')", True),
+        ("eval('models.Net')", True),
+        ("eval('models.%s(device)' % name)", False),
+        ("eval('device.%s' % name)", False),
+        ("eval(name)", False),
+        ("eval('%s.Net' % name)", False),
+        ("exec('models.Net')", False),
+    ],
+)
+def test_a_look_up_of_a_member_does_not_see_the_variable(rules: DispatchTable, call: str, is_bound: bool) -> None:
+    """Found in quark0/darts."""
+    done = plainly(rules, f"net = {call}\na.cuda()\nb.cuda()\nc.cuda()")
+    assert ("device = accel.device()" in done) is is_bound
+
+
+def test_a_line_that_is_longer_than_all_others_is_broken(rules: DispatchTable) -> None:
+    """Found in karpathy/nanoGPT, which has one line of 121 characters."""
+    habit = "\n".join([*["x = 1"] * 30, f"y = {'z' * 121}"])
+    pair = "aaaaaaaa, bbbbbbbb = aaaaaaaa.cuda({0}), bbbbbbbb.cuda({0})"
+    done = plainly(rules, f"{habit}\n{pair.format('non_blocking=True')}")
+    assert max(map(len, done.splitlines())) == 125 and "\nbbbbbbbb = bbbbbbbb.to(" in done
+    long = plainly(rules, f"{habit}\n{'a' * 60}, {'b' * 60} = {'a' * 60}.cuda(), {'b' * 60}.cuda()")
+    assert long.count("\n") == habit.count("\n") + 1  # it was too long before
+
+
+@pytest.mark.parametrize(
+    "look, is_bound",
+    [
+        ("globals()", True),
+        ("locals()", False),
+        ("exec(code)", False),
+        ("vars()", False),
+        ("[eval(n) for n in m]", False),
+    ],
+)
+def test_globals_shows_no_variable_of_a_function(rules: DispatchTable, look: str, is_bound: bool) -> None:
+    """Found in NVIDIA/apex, whose tests hand `globals()` to torch's own tools."""
+    body = "    a.cuda()\n    b.cuda()\n    c.cuda()"
+    inside, outside = f"def f():\n{body}\n    print({look})", f"def f():\n{body}\ng({look})"
+    assert ("device = accel.device()" in plainly(rules, inside)) is is_bound
+    assert "device = accel.device()" in plainly(rules, outside)
+    assert "device = accel.device()" not in plainly(rules, f"a.cuda()\nb.cuda()\nc.cuda()\ng({look})")

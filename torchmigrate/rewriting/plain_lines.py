@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -56,10 +57,10 @@ _KEEP_DEVICE = {
     "contiguous",
     "clone",
 }
+_MEMBER = re.compile(rf"(?!{_NAME}\b)[A-Za-z_]\w*\.(%s|[A-Za-z_]\w*)?$")
 _LOOKS_INTO_SCOPES = {"globals", "locals", "vars", "eval", "exec"}
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _LENGTHS = (79, 88, 100, 120)  # of lines, that people keep to
-_ANY_LENGTH = 1_000_000
 _HABIT = 20  # lines of code that show what a file keeps to
 _MOST_VARIABLES = 20  # of one scope that hold the device, and are asked for one to use
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -78,6 +79,7 @@ def plainer(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) -
         or tuple(edit for call in calls for edit in _unwrapped(module, call))
         or tuple(edit for call in calls if not native for edit in _made_there(module, call))
         or tuple(edit for call in calls for edit in _of_tested(module, call))
+        or tuple(edit for own, call in _helper_calls(module, spans) for edit in _chosen(module, own, call, allowed))
         or tuple(edit for own, call in _helper_calls(module, spans) for edit in _known(module, own, call))
         or tuple(_bound_once(module, calls, _ENOUGH_NATIVE if native else _ENOUGH, allowed))
         or tuple(_bound_in_functions(module, spans, allowed))
@@ -171,6 +173,54 @@ def _of_tested(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
             text = f"{module.text(move.func)}({tested}.device)" if whole else f"{tested}.device"
             yield Edit(*module.span(up if whole else call), text)
             return
+
+
+def _chosen(module: SemanticModel, own: str, call: ast.Call, allowed: Allowed) -> Iterator[Edit]:
+    """Yield the edit of a choice in statements, `device = "cpu"` and `accel.device_type()` behind `is_available()`.
+
+    The helper's answer is the CPU where there is nothing else, so that the choice is one statement. Of devices it
+    counts none there, so that `accel.device_count()` needs no `if accel.is_available() else 0`.
+    """
+    choice = module.parent(call)
+    match choice:
+        case ast.IfExp(test, ast.Call(func, [], []) as count, ast.Constant(0)) if (
+            own == "is_available" and test is call
+        ):
+            if helper_function(module, func) == "device_count" and not module.holds_comment(choice):
+                yield Edit(*module.span(choice), module.text(count))
+    if own != "is_available" or not (isinstance(choice, ast.If) and choice.test is call and len(choice.body) == 1):
+        return
+    block, at = module.blocks.place(choice)
+    made, beside = choice.body[0], choice.orelse
+    if not beside:
+        beside = block[at + 1 : at + 2] if isinstance(made, ast.Return) else block[max(at - 1, 0) : at]
+    text = _in_one(module, made, beside[0]) if len(beside) == 1 else ""
+    first = min([choice, *beside], key=lambda each: each.lineno)
+    start, end = module.span(first)[0], max(module.span(each)[1] for each in (choice, *beside))
+    if text and _opens_line(module, first) and b"#" not in module.source.utf8[start:end] and allowed(start):
+        yield Edit(start, end, text)
+
+
+def _in_one(module: SemanticModel, made: ast.stmt, fallback: ast.stmt) -> str:
+    """Return the statement that gives what two do: one the helper's device, the other the CPU; "" if there is none."""
+    match made, fallback:
+        case ast.Assign([target], value), ast.Assign([other], cpu) if module.text(target) == module.text(other):
+            head = f"{module.text(target)} ="
+        case ast.Return(ast.expr() as value), ast.Return(ast.expr() as cpu):
+            head = "return"
+        case _:
+            return ""
+    return f"{head} {module.text(value)}" if _is_cpu_of(module, value, cpu) else ""
+
+
+def _is_cpu_of(module: SemanticModel, value: ast.expr, fallback: ast.expr) -> bool:
+    """Return whether the other value is what a call of the helper answers where there is no accelerator."""
+    match value, fallback:
+        case ast.Call(func, [], []), ast.Constant("cpu"):
+            return helper_function(module, func) == _TYPE
+        case ast.Call(func, [] | [ast.Constant(int())], []), ast.Call(maker, [ast.Constant("cpu")], []):
+            return helper_function(module, func) == _NAME and module.resolve(maker) == "torch.device"
+    return False
 
 
 def _stays_else(module: SemanticModel, choice: ast.IfExp, move: ast.Call) -> bool:
@@ -295,15 +345,17 @@ def _steps(module: SemanticModel, node: ast.AST) -> list[ast.stmt]:
 
 def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, allowed: Allowed) -> Iterator[Edit]:
     """Yield the edits that bind a variable in each block with enough calls, and use it there."""
-    if len(calls) < enough or _looks_into_scopes(module):
+    if len(calls) < enough:
         return
     steps = {call: _steps(module, call) for call in calls}
     outer = {call: next((s for s in steps[call] if isinstance(s, FUNCTIONS)), None) for call in calls}
-    groups = list(_of_script(module, calls, steps, outer, enough))
+    groups = [] if _looks_into_scopes(module, None) else list(_of_script(module, calls, steps, outer, enough))
     shared = {call for group, _ in groups for call in group}
     for function in dict.fromkeys(outer.values()):
         own = [call for call in calls if outer[call] is function and call not in shared]
-        if function is not None and len(own) >= enough and not _speaks_of(module, function, _NAME):
+        if function is None or len(own) < enough or _looks_into_scopes(module, function):
+            continue
+        if not _speaks_of(module, function, _NAME):
             base = steps[own[0]].index(function) + 1
             groups.append((own, _place(module, [steps[call] for call in own], base)))
     for group, place in groups:
@@ -311,15 +363,26 @@ def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, a
 
 
 @query
-def _looks_into_scopes(module: SemanticModel) -> bool:
-    """Return whether the file may see its own variables by name; `vars(args)` sees those of an object."""
-    names = (n for n in module.nodes if isinstance(n, ast.Name) and n.id in _LOOKS_INTO_SCOPES)
-    return any(not (n.id == "vars" and _is_called_with_arguments(module, n)) for n in names)
+def _looks_into_scopes(module: SemanticModel, function: ast.AST | None) -> bool:
+    """Return whether a function, or the file, may see its own variables by name; `vars(args)` sees those of an object.
+
+    `globals()` shows no variable of a function.
+    """
+    nodes = module.nodes if function is None else ast.walk(function)
+    looking = _LOOKS_INTO_SCOPES if function is None else _LOOKS_INTO_SCOPES - {"globals"}
+    names = (n for n in nodes if isinstance(n, ast.Name) and n.id in looking)
+    return not all(_looks_elsewhere(n, module.parent(n)) for n in names)
 
 
-def _is_called_with_arguments(module: SemanticModel, node: ast.AST) -> bool:
-    up = module.parent(node)
-    return isinstance(up, ast.Call) and up.func is node and bool(up.args)
+def _looks_elsewhere(name: ast.Name, up: ast.AST | None) -> bool:
+    """Return whether a call looks into no scope, or for a member of another name: `eval("models.%s" % kind)`."""
+    match up:
+        case ast.Call(func, [first, *_]) if func is name:
+            member = first.left if isinstance(first, ast.BinOp) else first
+            text = member.values[0] if isinstance(member, ast.JoinedStr) and member.values else member
+            is_member = isinstance(text, ast.Constant) and bool(_MEMBER.match(str(text.value)))
+            return name.id == "vars" or (name.id == "eval" and is_member)
+    return False
 
 
 def _binding(
@@ -336,9 +399,9 @@ def _binding(
 def _bound_in_functions(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) -> Iterator[Edit]:
     """Yield the edits that bind a variable in each function with enough equal calls: of one index, or without any."""
     groups: dict[tuple[ast.stmt, str], dict[str, list[ast.Call]]] = {}
-    for own, call in () if _looks_into_scopes(module) else _helper_calls(module, spans):
+    for own, call in _helper_calls(module, spans):
         function = next((s for s in _steps(module, call) if isinstance(s, FUNCTIONS)), None)
-        if own not in (_NAME, "non_blocking"):
+        if own not in (_NAME, "non_blocking") or _looks_into_scopes(module, function):
             continue
         if function is not None and not _in_signature(module, call) and _is_fixed(module, own, call, function):
             groups.setdefault((function, own), {}).setdefault(module.text(call), []).append(call)
@@ -490,7 +553,10 @@ def folded(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) ->
         by_line.setdefault(module.source.position(span.start)[0], []).append(span)
     long = [line for line in by_line if len(_line(module, line)) > _LENGTHS[0]]
     limit = _line_length(module, by_line) if long else 0
-    long = [line for line in long if len(_line(module, line)) > limit >= _length_before(module, line, by_line)]
+    before = limit if module.facts.line_length(module.path) else min(limit, _LENGTHS[-1])  # what was too long stays
+    long = [
+        line for line in long if len(_line(module, line)) > limit and _length_before(module, line, by_line) <= before
+    ]
     calls: dict[int, list[ast.Call]] = {line: [] for line in long}
     for node in module.nodes if long else ():
         if isinstance(node, ast.Call) and node.lineno == node.end_lineno and node.lineno in calls:
@@ -517,13 +583,17 @@ def _length_before(module: SemanticModel, line: int, by_line: dict[int, list[Wri
 
 
 def _line_length(module: SemanticModel, by_line: dict[int, list[Written]]) -> int:
-    """Return the line length that a tool of the project is told, else what all lines without a comment keep."""
+    """Return the line length that a tool of the project is told, else what all lines without a comment keep.
+
+    Where these keep to no usual length, it is that of the longest.
+    """
     if known := module.facts.line_length(module.path):
         return known
     lines = range(1, len(module.source.line_starts) + 1)
     lengths = [_length_before(module, line, by_line) for line in lines if "#" not in _line(module, line)]
     kept = _LENGTHS if sum(map(bool, lengths)) >= _HABIT else _LENGTHS[-1:]
-    return next((length for length in kept if max(lengths, default=0) <= length), _ANY_LENGTH)
+    longest = max(lengths, default=0)
+    return next((length for length in kept if longest <= length), longest)
 
 
 def _broken(
