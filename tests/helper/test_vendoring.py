@@ -379,6 +379,26 @@ def test_a_copy_in_a_package_that_is_imported_by_its_name_alone(how: str, tmp_pa
     run(tmp_path, "train.py")
 
 
+def test_a_file_that_imports_a_copy_above_it_is_no_program_that_reaches_out(tmp_path: Path) -> None:
+    """KAIR's shape: models/loss.py runs itself, and nobody leads to face/net.py; a second run once joined them."""
+    write_tree(
+        tmp_path,
+        {
+            "train.py": "import torch\nfrom models.loss import f\nf(torch.ones(2).cuda())\n",
+            "models/loss.py": "import torch\ndef f(x):\n    return x.cuda()\n"
+            "if __name__ == '__main__':\n    torch.cuda.synchronize()\n",
+            "face/detect.py": "import os, sys\nimport torch\nsys.path.insert(0, os.path.dirname(__file__))\n"
+            "import layers.boxes\ntorch.cuda.empty_cache()\n",
+            "face/layers/__init__.py": "",
+            "face/layers/boxes.py": "",
+            "face/layers/loss.py": "import torch\ndef g(x):\n    return x.cuda()\n",
+            "test_face.py": "import torch\nfrom face.detect import torch\ntorch.cuda.ipc_collect()\n",
+        },
+    )
+    assert any(name.endswith("face/accel.py") for name in write_plan(tmp_path))
+    assert write_plan(tmp_path) == {}
+
+
 SHARED = {
     "a name that two modules have": {
         "tools/train.py": "import paths, models\nimport torch\ntorch.cuda.synchronize()\n",

@@ -189,7 +189,7 @@ class Vendored:
         if self.facts.own is not None or self.facts.settings.runtime == "package":
             return
         for path in copies:
-            if os.path.basename(path) == f"{self.facts.helper}.py":
+            if self._is_copy(path):
                 self.needed.setdefault(path, set())
         for path, raw in users:
             if place := self._gone(path, raw):
@@ -296,7 +296,7 @@ class Vendored:
 
     def _program(self, start: str, everyone: set[str]) -> _Program:
         index, folder = self.facts.index, os.path.dirname(start)
-        files = {*reached([start], index.may_import)}
+        files = {path for path in reached([start], index.may_import) if not self._is_copy(path)}
         is_wide = any(not system.is_inside(path, folder) for path in files) or not files.isdisjoint(self._path_edits)
         is_first = any(self._path_edits[path] for path in files & self._path_edits.keys())
         return _Program(folder, files & everyone, is_wide, is_first)
@@ -324,7 +324,7 @@ class Vendored:
         """
         index, helper = self.facts.index, self.facts.helper
         known = {path for path, imports in index.imports.items() if self._finds_by_name(path, imports)}
-        there = {path for path in index.files if os.path.basename(path) == f"{helper}.py"}  # also what is not asked for
+        there = set(filter(self._is_copy, index.files))  # also what is not asked for
         folders = {os.path.dirname(copy) for copy in self.needed.keys() - {*self._restored.values()} | there}
         found: dict[str, set[str]] = {copy: set() for copy in self._by_name}
         for user in known.union(*self._by_name.values()) - self._restored.keys():
@@ -343,6 +343,10 @@ class Vendored:
         by_name = any(i.module == helper and not i.name and not i.level for i in imports)
         has_dots = any(i.level and helper in (i.module, i.name) for i in imports)
         return by_name and (not has_dots or self._is_outside(path))
+
+    def _is_copy(self, path: str) -> bool:
+        """Return whether a file is named as copies of the helper are: no program reaches out by importing one."""
+        return os.path.basename(path) == f"{self.facts.helper}.py"
 
     def _is_outside(self, path: str | Path) -> bool:
         """Return whether a file lies in no package."""
