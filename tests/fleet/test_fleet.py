@@ -482,7 +482,7 @@ def test_what_has_changed_is_done_again(here: Path, cli: Cli) -> None:
     listed(here, "a", "b")
 
     def already(*words: str) -> set[str]:
-        ran = cli("fleet", "repos.txt", "-o", "out", "--no-score", *words)
+        ran = cli("fleet", "repos.txt", "-o", "out", "--no-score", "-j1", *words)
         return set(re.findall(r"(\w+): done already", ran.err))
 
     assert already() == set()
@@ -728,15 +728,26 @@ def test_without_the_extra(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 needs_compiler = pytest.mark.skipif(backends.compiler() is None, reason="no C++ compiler")
 STOPS_WHEN_REWRITTEN = b"import os, sys\nsys.exit('accel.py' in os.listdir())\n"
+PRINTS_A_LOSS = """\
+import torch
+
+torch.manual_seed(0)
+weights = torch.randn(8, 8).cuda().requires_grad_()
+for step in range(2):
+    loss = (torch.randn(4, 8).cuda() @ weights).pow(2).mean()
+    (gradient,) = torch.autograd.grad(loss, weights)
+    weights = (weights - 0.1 * gradient).detach().requires_grad_()
+    print(f"step {step} loss {loss.item():.4f}")
+"""
 
 
 @needs_torch
 @needs_compiler
 def test_verify_runs_what_the_patch_makes(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")  # the simulated device may be built already
-    train = (ROOT / "fixtures" / "ff" / "train.py").read_bytes()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     own = b'[tool.torchmigrate]\nignore = ["device"]\n'  # what the command line says counts more
-    repository(here / "ff", {"train.py": train, "pyproject.toml": own})
+    repository(here / "ff", {"train.py": PRINTS_A_LOSS.encode(), "pyproject.toml": own})
     files = {"train.py": STOPS_WHEN_REWRITTEN, "model.py": code(), "pyproject.toml": b""}
     folder(here / "broken", files)
     (here / "pyproject.toml").write_text("[tool.torchmigrate]\nselekt = 1\n")  # around the scratch folder
