@@ -148,7 +148,7 @@ def failures(results: Iterable[FileResult]) -> Iterator[Failed]:
             yield Failed(result.path, result.unread)
 
 
-_LINE = re.compile(r"(?<!, )\bline (\d+)")  # of the same file: others are `train.py, line 3` and `cell 2, line 3`
+_LINE = r"(?<!, )\bline (\d+)"  # of the same file: others are `train.py, line 3` and `cell 2, line 3`
 
 
 def shifted(findings: Iterable[Finding], edit: Edit, line: int) -> Iterator[Finding]:
@@ -169,7 +169,7 @@ def shifted(findings: Iterable[Finding], edit: Edit, line: int) -> Iterator[Find
     for f in findings:
         if line and lines and "line " in f.message:
             parts = f.message.split("`")  # every second one is code
-            parts[::2] = (_LINE.sub(renumbered, part) for part in parts[::2])
+            parts[::2] = (re.sub(_LINE, renumbered, part) for part in parts[::2])
             f = replace(f, message="`".join(parts))
         if f.fix:
             f = replace(f, fix=replace(f.fix, edits=tuple(map(behind, f.fix.edits))))
