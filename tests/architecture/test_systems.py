@@ -11,20 +11,17 @@ import pytest
 from conftest import ROOT
 
 PACKAGE = ROOT / "torchmigrate"
-# The module itself; and programs that run by themselves in another interpreter, or for `verify` alone, which Windows
-# does not have.
+# The module itself, and programs that run by themselves in another interpreter.
 ALONE = (
     "base/system.py",
     "runtime.py",
     "verify/probe.py",
-    "verify/supervisor.py",
     "verify/simulated/",
 )
 ATTRIBUTES = {"sys": {"platform"}, "os": {"name", "sep", "altsep", "killpg", "getpgrp", "fork", "geteuid", "getuid"}}
 MODULES = {"fcntl", "msvcrt", "_winapi", "winreg", "pwd", "grp", "resource", "termios", "platform"}
 # (module, what it asks): where the answer is no path and no process
 EXEMPT = {
-    ("base/file_io.py", "os.geteuid"): "beside os.fchown, where there is one",
     ("verify/interpreter.py", "os.sep"): "the top folder, where nothing of a project lies",
 }
 

@@ -616,3 +616,31 @@ def test_start_does_not_say_that_nothing_is_tied_to_cuda_where_it_could_not_read
     ran = cli("start")
     assert "Not counted: 5 files that could not be read" in ran.out and ran.err.count("error: ") == 3
     assert "and 2 more: `torchmigrate check` lists them" in ran.err
+
+
+# ---- where what is left stands, and the lines that its reasons name
+
+
+KERNELS = """\
+import torch
+import apex
+
+x = torch.zeros(2).cuda()
+print("line 6")
+if torch.cuda.is_available():
+    apex.run(x)
+    x = x.cuda()
+"""
+
+
+@pytest.mark.parametrize("command", [("apply",), ("apply", "--dry-run")], ids=" ".join)
+def test_reasons_name_lines_of_the_text_that_positions_are_in(
+    command: tuple[str, ...], here: Path, cli: Callable[..., Ran]
+) -> None:
+    """Both are lines of the written file, which has the helper's import above them."""
+    write_tree(here, {"a.py": KERNELS})
+    said = cli(*command, "-v").err
+    new = KERNELS.replace("import apex\n", "import apex\nimport accel\n").splitlines()
+    where = {int(line): reason for line, reason in re.findall(r"^left a\.py:(\d+):.*\(line (\d+)\)", said, re.M)}
+    assert [new[line - 1].strip() for line in where] == ["if torch.cuda.is_available():", "x = x.cuda()"]
+    assert {new[int(line) - 1].strip() for line in where.values()} == {"apex.run(x)"}

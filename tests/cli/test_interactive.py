@@ -31,7 +31,7 @@ if torch.cuda.is_available():
     other = other.cuda()
     torch.cuda.synchronize()
 """
-WAIT = 120.0  # seconds for one question, on a loaded machine
+WAIT = 600.0  # seconds for one question: only a program that never asks takes so long
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,22 @@ def talk(here: Path, answers: Sequence[str], *options: str) -> Talk:
     while (piece := _read(terminal)) is not None:
         shown += piece
         if left and shown.endswith(b"]? "):
+            _wait_until_it_reads(child)
             os.write(terminal, left.pop(0).encode())
     os.close(terminal)
     _, status = os.waitpid(child, 0)
     assert not left, (left, shown.decode())
     return Talk(os.waitstatus_to_exitcode(status), shown.decode().replace("\r\n", "\n"))
+
+
+def _wait_until_it_reads(child: int) -> None:
+    """Wait until a program that has asked sleeps: Python heeds a Ctrl-C just before it reads at the next key only."""
+    process = Path(f"/proc/{child}/stat")
+    started = time.monotonic()
+    while process.exists() and time.monotonic() - started < WAIT:
+        if process.read_text().rpartition(")")[2].split()[0] in "SZ":
+            return
+        time.sleep(0.001)
 
 
 def _read(terminal: int) -> bytes | None:

@@ -23,6 +23,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))  # run as a script, too
 
 from messages import GOOD, ROWS, Row
+from same_process import fleet_in_process
 
 from torchmigrate.base.file_io import NotWritten
 from torchmigrate.base.text import UserError
@@ -32,6 +33,7 @@ from torchmigrate.rules.model import PackError
 from torchmigrate.source.encoding import UnreadableSource
 from torchmigrate.source.notebook import UnreadableNotebook
 from torchmigrate.surveys import api_catalog
+from torchmigrate.verify import interpreter
 
 PACKAGE = Path(app.__file__).parent.parent
 TESTS = Path(__file__).parents[1]
@@ -224,11 +226,14 @@ def environment(base: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def read_once() -> Iterator[None]:
-    """Our own rules and catalog are the same for each row."""
+    """Our own rules and catalog are the same for each row, a Python is asked once for its torch, and `fleet` needs
+    no processes for its messages."""
     ours, load_rule, read = packs.builtin(), functools.cache(packs.load_rule), api_catalog.read
     read_ours = functools.cache(lambda path: read(path))
 
     with pytest.MonkeyPatch.context() as patch:
+        fleet_in_process(patch)
+        patch.setattr(interpreter, "probe", functools.cache(interpreter.probe))
         patch.setattr(packs, "load_rule", load_rule)
         patch.setattr(
             api_catalog, "read", lambda path, rules: read_ours(path) if ours in path.parents else read(path, rules)

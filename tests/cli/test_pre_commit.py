@@ -235,7 +235,7 @@ def test_a_clean_file_loads_next_to_nothing(tmp_path: Path, monkeypatch: pytest.
     for command in ("check", "apply"):
         status, *loaded = python(code, command, str(tmp_path / "clean.py")).stdout.split()
         assert status == "0" and "torchmigrate.engine.planner" in loaded
-        assert not {"typer", "libcst", "git", "torch", "yaml", "rich"} & set(loaded)
+        assert not {"typer", "libcst", "git", "torch", "yaml", "rich", "hashlib", "json", "shlex"} & set(loaded)
         parts = {"diagnostics.suppressions", "engine.worker", "project.helper_parts", "source.edits"}
-        parts |= {"apply.journal", "source.text_file", "syntax.resolver", "vcs.git_tree"}
+        parts |= {"apply.journal", "source.json_text", "source.text_file", "syntax.scope", "vcs.git_tree"}
         assert not {f"torchmigrate.{part}" for part in parts} & set(loaded)

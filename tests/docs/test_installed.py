@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, build, git
+from conftest import ROOT, git
 from fixture_projects import expected_changes, read_tree
 
 from torchmigrate import __version__
@@ -87,14 +87,14 @@ class Installed:
 
 
 @pytest.fixture(scope="module", params=["oldest", "newest"])
-def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(request: pytest.FixtureRequest, built: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     wanted = NAMED[:1] if request.param == "oldest" else NAMED[:0:-1]
     usable = ((i, version) for version in wanted for i in interpreters(version) if is_version(i, version))
     interpreter, version = next(usable, (None, None))
     if interpreter is None or version is None:
         pytest.skip(f"no Python {' or '.join(wanted)} on this machine")
     folder = tmp_path_factory.mktemp(request.param)
-    (wheel,) = build(ROOT, folder / "dist").glob("*.whl")
+    (wheel,) = built.glob("*.whl")
     subprocess.run([interpreter, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
     (python,) = (folder / "venv").glob("[bS]*/python" + (".exe" if sys.platform == "win32" else ""))
     install(python, str(wheel), *(FLOORS if request.param == "oldest" else ()))

@@ -28,7 +28,7 @@ def test_an_edit_that_breaks_a_program_is_left_and_the_others_are_made(tmp_path:
     assert b"device = accel.device()" in half.after
     assert b'where = {"cuda": 1, "cpu": 2}["cuda" if torch.cuda.is_available() else "cpu"]' in half.after
     left = [f.message for f in half.findings if f.status is Status.LEFT]
-    assert any("line 4: a table lacks the device on MPS" in message for message in left), left
+    assert any("line 5: a table lacks the device on MPS" in message for message in left), left  # below the import
     plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
     assert plan.checked[0] > plan.checked[1] > 0
 

@@ -201,54 +201,44 @@ def test_4_the_passes_make_one_edit_of_the_original(name: str) -> None:
 
 # ---- 5: the same bytes and the same report, whatever the jobs and the order
 @pytest.fixture(scope="module")
-def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree that is big enough for processes: copies of all fixtures, padded with text that holds nothing."""
-    root = tmp_path_factory.mktemp("big")
-    padding = "_PADDING = '''\n" + "nothing to see here\n" * 2500 + "'''\n"
-    total = 0
-    for copy in range(100):
-        for path in sorted((ROOT / "fixtures").rglob("*.py")):
-            if "expected" in path.parts or total > 1.3 * worker.POOL_BYTES:
-                continue
-            raw = path.read_bytes()
-            newline = "\r\n" if b"\r\n" in raw else "\n"
-            raw += newline.encode() + padding.replace("\n", newline).encode()
-            target = root / f"copy{copy}" / path.relative_to(ROOT / "fixtures")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(raw)
-            total += len(raw) if b"cuda" in raw else 0
-    assert total > worker.POOL_BYTES
-    return root
+def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+    """All fixtures in one tree, and what one job makes of them."""
+    root = tmp_path_factory.mktemp("all") / "fixtures"
+    shutil.copytree(ROOT / "fixtures", root, ignore=shutil.ignore_patterns("expected", "__pycache__"))
+    return root, outcome_of(root, 1)
 
 
 def outcome_of(root: Path, jobs: int) -> dict[str, object]:
     return planned(root, jobs=jobs)  # frozen dataclasses: equal means equal in every field, in the same order
 
 
-def test_5_one_job_or_many(big: Path) -> None:
-    one = outcome_of(big, 1)
-    for jobs in (2, 4):
-        many = outcome_of(big, jobs)
-        assert list(many) == list(one)
-        assert [n for n in one if many[n] != one[n]] == []
+@pytest.mark.parametrize("jobs", [2, 4])
+def test_5_one_job_or_many(
+    jobs: int, everything: tuple[Path, dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, one = everything
+    monkeypatch.setattr(worker, "POOL_BYTES", 0)  # small trees do not get processes else
+    many = outcome_of(root, jobs)
+    assert list(many) == list(one)
+    assert [n for n in one if many[n] != one[n]] == []
 
 
-def test_5_any_order_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = tmp_path / "fixtures"
-    shutil.copytree(ROOT / "fixtures", root, ignore=shutil.ignore_patterns("expected", "__pycache__"))
-    sorted_ = outcome_of(root, 1)
+@pytest.mark.parametrize("seed", range(3))
+def test_5_any_order_of_files(
+    seed: int, everything: tuple[Path, dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, sorted_ = everything
     discover = discovery.discover
-    for seed in range(3):
 
-        def shuffled(*given: object, seed: int = seed) -> list[discovery.DiscoveredFile]:
-            found = discover(*given)  # type: ignore[arg-type]
-            random.Random(seed).shuffle(found)
-            return found
+    def shuffled(*given: object) -> list[discovery.DiscoveredFile]:
+        found = discover(*given)  # type: ignore[arg-type]
+        random.Random(seed).shuffle(found)
+        return found
 
-        monkeypatch.setattr(discovery, "discover", shuffled)
-        found = outcome_of(root, 1)
-        assert list(found) == list(sorted_)
-        assert [n for n in found if found[n] != sorted_[n]] == []
+    monkeypatch.setattr(discovery, "discover", shuffled)
+    found = outcome_of(root, 1)
+    assert list(found) == list(sorted_)
+    assert [n for n in found if found[n] != sorted_[n]] == []
 
 
 def test_5_hash_seeds_do_not_matter(tmp_path: Path) -> None:

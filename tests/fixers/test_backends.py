@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
+import os
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
+import warm_torch
 from conftest import planned, texts_after, write_tree
 
 from torchmigrate.config.settings import Settings
@@ -131,11 +131,12 @@ def test_no_mixture(files: dict[str, str], tmp_path: Path) -> None:
         ('torch.backends.mkldnn.matmul.fp32_precision = "bf16"', "torch.get_float32_matmul_precision()"),
     ],
 )
-def test_torch_refuses_the_mixture(new: str, old: str) -> None:
-    """What the rule says, in a process of its own, as the switches are torch's own."""
+def test_torch_refuses_the_mixture(new: str, old: str, tmp_path: Path) -> None:
+    """What the rule says, in a fork of its own, as the switches are torch's own."""
     refused = f"try:\n    {old}\nexcept RuntimeError as e:\n    assert 'PyTorch is checking' in str(e)\n"
     code = f"import torch\n{old}\n{new}\n{refused}else:\n    raise SystemExit('no error')"
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+    done = warm_torch.run(["-c", code], tmp_path, os.environ)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_old_switches_exist() -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, Ran, git
+from same_process import fleet_in_process
 
 from torchmigrate import __version__
 from torchmigrate.base.text import UserError
@@ -71,6 +72,15 @@ def results(out: Path) -> dict[str, bytes]:
             summary.pop(key, None)
         found[f"{name}/summary.json"] = json.dumps(summary).encode()
     return found
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of results; those of the processes are below."""
+    fleet_in_process(monkeypatch)
+
+
+without_processes = pytest.mark.usefixtures("in_process")
 
 
 # ---- the list
@@ -207,6 +217,7 @@ def test_a_run_over_all_kinds(five: Path, cli: Cli) -> None:
     assert not (five / "out" / ".scratch").exists()
 
 
+@without_processes
 def test_commits_in_a_bundle_and_in_a_mailbox(here: Path, cli: Cli) -> None:
     crlf = code().replace(b"\n", b"\r\n")
     repository(here / "a", {"train.py": code(), "w.py": crlf})
@@ -222,6 +233,7 @@ def test_commits_in_a_bundle_and_in_a_mailbox(here: Path, cli: Cli) -> None:
     assert b"\r\n" in (here / "a" / "w.py").read_bytes()
 
 
+@without_processes
 def test_urls_revisions_folders_and_bare_repositories(here: Path, cli: Cli) -> None:
     a = repository(here / "a", {"train.py": code(), "deep/er/x.py": code(7)})
     git(a, "tag", "-a", "v1", "-m", "v1")
@@ -248,6 +260,7 @@ def test_urls_revisions_folders_and_bare_repositories(here: Path, cli: Cli) -> N
     assert (here / "out/sha/changes.patch").read_bytes() == (here / "out/tag/changes.patch").read_bytes()
 
 
+@without_processes
 def test_a_report_leads_to_results_and_counts_rules(here: Path, cli: Cli) -> None:
     repository(here / "a", {"train.py": code()})
     repository(here / "b", {"train.py": code() + b"y = y.cuda()\n"})
@@ -267,6 +280,7 @@ def test_a_report_leads_to_results_and_counts_rules(here: Path, cli: Cli) -> Non
         assert f"| `{rule}` | {counted['places']} | {counted['repositories']} |" in table
 
 
+@without_processes
 def test_the_page_has_one_script_which_is_our_own(here: Path, cli: Cli) -> None:
     repository(here / "a", {"<script>.py": code()})
     cli("fleet", listed(here, "a", "<script>x"), "-o", "out", "--no-score")
@@ -280,6 +294,7 @@ def test_the_page_has_one_script_which_is_our_own(here: Path, cli: Cli) -> None:
     assert all("<button" not in body for body in bodies)  # a page without scripts offers no button that does nothing
 
 
+@without_processes
 def test_a_branch_is_pushed_after_a_dry_run(here: Path, cli: Cli) -> None:
     repository(here / "a", {"train.py": code()})
     git(here, "clone", "-q", "--bare", "a", "b.git")
@@ -322,6 +337,7 @@ def test_no_program_of_a_repository_runs(here: Path, cli: Cli) -> None:
     assert not (here / "ran").exists()
 
 
+@without_processes
 def test_settings_around_the_scratch_folder_are_none_of_its_business(here: Path, cli: Cli) -> None:
     repository(here / "a", {"train.py": code()})
     (here / "pyproject.toml").write_text("[tool.torchmigrate]\nselekt = 1\n")
@@ -357,6 +373,7 @@ def test_a_folder_with_other_things_is_not_written_to(here: Path, cli: Cli) -> N
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX links")
+@without_processes
 def test_links_in_the_output_folder_lead_nowhere(here: Path, cli: Cli) -> None:
     repository(here / "one", {"a.py": code()})
     words = ("fleet", listed(here, "one"), "-o", "out", "--no-score")
@@ -412,6 +429,7 @@ def test_two_runs_at_once(here: Path, cli: Cli) -> None:
     assert "another run is writing" in ran.err
 
 
+@without_processes
 def test_check_and_exit_status(here: Path, cli: Cli) -> None:
     folder(here / "a", {"train.py": b"import torch\nx = torch.ones(2)\n"})
     folder(here / "b", {"train.py": code()})
@@ -476,6 +494,7 @@ def test_killed_interrupted_and_resumed(six: list[str], here: Path, cli: Cli) ->
     assert sorted(summaries(here / "out")) == six
 
 
+@without_processes
 def test_what_has_changed_is_done_again(here: Path, cli: Cli) -> None:
     repository(here / "a", {"train.py": code()})
     folder(here / "b", {"train.py": code()})
@@ -728,15 +747,26 @@ def test_without_the_extra(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 needs_compiler = pytest.mark.skipif(backends.compiler() is None, reason="no C++ compiler")
 STOPS_WHEN_REWRITTEN = b"import os, sys\nsys.exit('accel.py' in os.listdir())\n"
+PRINTS_A_LOSS = """\
+import torch
+
+torch.manual_seed(0)
+weights = torch.randn(8, 8).cuda().requires_grad_()
+for step in range(2):
+    loss = (torch.randn(4, 8).cuda() @ weights).pow(2).mean()
+    (gradient,) = torch.autograd.grad(loss, weights)
+    weights = (weights - 0.1 * gradient).detach().requires_grad_()
+    print(f"step {step} loss {loss.item():.4f}")
+"""
 
 
 @needs_torch
 @needs_compiler
 def test_verify_runs_what_the_patch_makes(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")  # the simulated device may be built already
-    train = (ROOT / "fixtures" / "ff" / "train.py").read_bytes()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     own = b'[tool.torchmigrate]\nignore = ["device"]\n'  # what the command line says counts more
-    repository(here / "ff", {"train.py": train, "pyproject.toml": own})
+    repository(here / "ff", {"train.py": PRINTS_A_LOSS.encode(), "pyproject.toml": own})
     files = {"train.py": STOPS_WHEN_REWRITTEN, "model.py": code(), "pyproject.toml": b""}
     folder(here / "broken", files)
     (here / "pyproject.toml").write_text("[tool.torchmigrate]\nselekt = 1\n")  # around the scratch folder
@@ -807,6 +837,7 @@ def commands() -> Sequence[str]:
     return [line for block in re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S) for line in block.splitlines()]
 
 
+@without_processes
 def test_the_commands_of_the_page(here: Path, cli: Cli) -> None:
     repository(here / "nanogpt", {"train.py": code()})
     listed(here, "nanogpt")

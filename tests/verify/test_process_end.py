@@ -96,9 +96,7 @@ def test_nothing_survives_the_time_limit(tmp_path: Path) -> None:
 
 @linux
 def test_nothing_survives_the_end_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (ROOT / "torchmigrate/verify/supervisor.py").read_text()
-    hasty = tmp_path / "supervisor.py"
-    hasty.write_text(text.replace("LINGER = 5.0", "LINGER = 0.1").replace("GRACE = 2.0", "GRACE = 0.1"))
+    hasty = interpreter._SUPERVISOR.replace("sys.exit", "supervisor.LINGER = supervisor.GRACE = 0.1\nsys.exit")
     monkeypatch.setattr(interpreter, "_SUPERVISOR", hasty)
     ended = start(tmp_path, family(LEAVE))
     assert (ended.status, ended.timed_out) == (0, False)

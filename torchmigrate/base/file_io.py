@@ -397,7 +397,7 @@ def _copy_status(old: int, new: int) -> None:
             for name in os.listxattr(old):
                 with contextlib.suppress(OSError):
                     os.setxattr(new, name, os.getxattr(old, name))
-    if hasattr(os, "fchown") and (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+    if hasattr(os, "fchown") and (status.st_uid, status.st_gid) != (system.user(), os.getegid()):
         try:
             os.fchown(new, status.st_uid, status.st_gid)
             os.fchmod(new, mode)  # fchown drops setuid and setgid

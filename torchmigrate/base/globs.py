@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from itertools import islice, pairwise
 
 _PARTS = r"(\*\*/|\*\*|\*|\?|\[!?\]?[^\]/]+\])"
-_WILDCARD = re.compile(r"[*?\[]")
+_WILDCARD = r"[*?\[]"
 _WILD = {"**/": "(?:.*?/)??", "**": ".*?", "*": "[^/]*?", "?": "[^/]"}
 _CHOICE = r"\{([^{}]*,[^{}]*)\}"
 _CROSSING = ("**", "**/")
@@ -25,14 +25,13 @@ class Globs:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = tuple(patterns)
-        self._any = (
-            re.compile("|".join(f"(?:{_exclusion_regex(p)})" for p in self._patterns)) if self._patterns else None
-        )
-        self.names = frozenset(p.strip("/") for p in self._patterns if not re.search(r"[*?\[{]|/.", p))
+        others = [pattern for pattern in self._patterns if re.search(r"[*?\[{]|/.", pattern)]
+        self.names = frozenset(pattern.strip("/") for pattern in {*self._patterns}.difference(others))
+        self._others = re.compile("|".join(f"(?:{_exclusion_regex(p)})" for p in others)) if others else None
 
     def match(self, path: str) -> str | None:
         """Return the first pattern that excludes `path` (relative to the root, slash-separated), or None."""
-        if self._any is None or not self._any.search(path):
+        if self.names.isdisjoint(path.split("/")) and not (self._others and self._others.search(path)):
             return None
         return next(pattern for pattern in self._patterns if re.search(_exclusion_regex(pattern), path))
 
@@ -60,7 +59,7 @@ def alternatives(glob: str) -> Iterator[str]:
 
 def glob_body(glob: str) -> str:
     """Translate a glob to a regular expression without anchors; only `**` crosses directories."""
-    if not _WILDCARD.search(glob):
+    if not re.search(_WILDCARD, glob):
         return re.escape(glob)
     parts = [part for part in re.split(_PARTS, glob) if part]
     ends = [i for i, part in enumerate(parts) if part in _CROSSING] + [len(parts)]
@@ -121,7 +120,7 @@ def check_all(given: Sequence[str]) -> None:
     """Raise ValueError if globs are too many or too long together; `check` looks at each of them."""
     short = [glob for glob in given if len(glob) <= _LONGEST]
     many = sum(1 for _ in islice((one for glob in short for one in alternatives(glob)), _MOST + 1)) > _MOST
-    if many or sum(len(glob) for glob in short if _WILDCARD.search(glob)) > _MOST_WILD:
+    if many or sum(len(glob) for glob in short if re.search(_WILDCARD, glob)) > _MOST_WILD:
         what = f"{_MOST:,} patterns (`{{a,b}}` is two), or {_MOST_WILD:,} characters of patterns with `*`, `?` or `[`"
         raise ValueError(f"has more than {what}: name folders instead of files")
 

@@ -1,21 +1,19 @@
-"""Paths, processes and renames where systems differ; no other module of the program asks which system it runs on."""
+"""Do what systems do differently: paths, processes, renames. No other module asks on which system it runs."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import subprocess
-
-import errno
-import functools
-from collections.abc import Callable
 
 
 def is_windows() -> bool:
@@ -189,6 +187,12 @@ def end_what_is_started() -> None:
         os.killpg(0, signal.SIGTERM)
 
 
+def signal_group(group: int, number: signal.Signals) -> None:
+    """Send a signal to a group of processes, if it is there; only for systems that have groups."""
+    with contextlib.suppress(OSError):
+        os.killpg(group, number)
+
+
 def interrupt_main_thread() -> None:
     """Have the main thread do from another one what SIGTERM makes it do, also while it waits."""
     if is_windows():  # `os.kill` ends a process there
@@ -198,6 +202,46 @@ def interrupt_main_thread() -> None:
     else:
         os.kill(os.getpid(), signal.SIGTERM)
 
+
+def adopt_orphans() -> None:
+    """Become the parent of processes below this one whose own has ended, where the system knows that: on Linux."""
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_ADOPT, 1, 0, 0, 0)
+
+
+_ADOPT = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
+
+
+def descendants(top: int) -> list[int]:
+    """Return the ids of all living processes below one."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in _processes():
+        children.setdefault(parent, []).append(pid)
+    found = list(children.get(top, ()))
+    for pid in found:
+        found += children.get(pid, ())
+    return found
+
+
+def _processes() -> Iterator[tuple[int, int]]:
+    """Yield (pid, parent) of all processes but zombies."""
+    if not os.path.isdir("/proc/self"):
+        import subprocess
+
+        listing = subprocess.run(["ps", "-axo", "pid=,ppid=,stat=,comm="], capture_output=True, text=True).stdout
+        rows = (line.split(None, 3) for line in listing.splitlines())
+        yield from ((int(r[0]), int(r[1])) for r in rows if not r[2].startswith("Z") and r[3] != "ps")
+        return
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            state, parent = file.read().rpartition(b")")[2].split()[:2]
+            if state != b"Z":
+                yield int(name), int(parent)
+
+
+# ---- files
 
 # Flags of renameat2 (Linux) and renameatx_np (macOS).
 _NO_REPLACE, _EXCHANGE = (4, 2) if sys.platform == "darwin" else (1, 2)

@@ -61,8 +61,8 @@ def listed(names: Sequence[str]) -> str:
 # C0 controls but the tab, DEL, C1 controls, line and paragraph separators, direction marks (CVE-2021-42574), lone
 # surrogates.
 _CONTROLS = "\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
-HIDDEN = re.compile(f"[{_CONTROLS}]")
-_HIDDEN_IN_LINES = re.compile(f"(?!\n|\r\n)[{_CONTROLS}]")
+HIDDEN = f"[{_CONTROLS}]"
+_HIDDEN_IN_LINES = f"(?!\n|\r\n)[{_CONTROLS}]"
 
 
 def columns(stream: TextIO) -> int | None:
@@ -113,13 +113,14 @@ def _words(text: str) -> list[str]:
 
 def visible(text: str) -> str:
     """Make the text one harmless line: escape control characters, and a leading `::`, a command to GitHub Actions."""
-    shown = HIDDEN.sub(_escape_character, text)
+    shown = text if text.isprintable() else re.sub(HIDDEN, _escape_character, text)
     return f"./{shown}" if shown.startswith("::") else shown
 
 
 def visible_lines(text: str) -> str:
     """Escape control characters in a text of several lines; the line ends \\n and \\r\\n stay."""
-    return _HIDDEN_IN_LINES.sub(_escape_character, text)
+    is_clean = text.replace("\n", "").isprintable()
+    return text if is_clean else re.sub(_HIDDEN_IN_LINES, _escape_character, text)
 
 
 def _escape_character(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""The program: its commands, its entry point, and the messages for errors of any kind."""
+"""Start the program: find the command, run it, and turn errors of any kind into messages."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _REPORT = (
 # How often Python looks for cyclic garbage: seldom, as syntax trees live as long as a run. Measured on 1,000 files: the
 # defaults take a third more time, and no collection at all saves nothing more and takes a tenth more memory.
 _COLLECTIONS = 1_000_000, 30, 30
-_QUOTED = re.compile(r"'([^']*)'")
-_NOT_ONE_OF = re.compile(r"(?:Value error, )?'(.*)' is not one of (.*)", re.S)
+# Patterns of errors are texts here and below: a clean file compiles none of them.
+_QUOTED = r"'([^']*)'"
+_NOT_ONE_OF = r"(?s)(?:Value error, )?'(.*)' is not one of (.*)"
 
 
 def explain_error(error: Exception) -> UserError:
@@ -70,7 +71,7 @@ def _explain_usage(error: Exception) -> UserError:
     text = re.sub(r"^Got unexpected extra arguments?(?:\(s\))? \((.*)\)$", r"too many arguments: \1", text, flags=re.S)
     text = re.sub(r"^Invalid value for (.*?): ", _option_prefix, text)
     head, _, value = text.partition(": ")
-    if choice := _NOT_ONE_OF.fullmatch(value):
+    if choice := re.fullmatch(_NOT_ONE_OF, value):
         known = re.findall(_QUOTED, choice[2])
         return UserError(f"{head}: `{choice[1]}` is none of {', '.join(known)}", did_you_mean(choice[1], known) or help)
     return UserError(_plain(text), help)
@@ -100,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 class _Messages:
-    """Standard error, where a message that cannot be written (a full disk) changes nothing about what was done."""
+    """Wrap standard error: a message that cannot be written (a full disk) changes nothing about what was done."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

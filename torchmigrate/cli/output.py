@@ -1,4 +1,4 @@
-"""Output of a run: the progress bar on stderr, colours, the report on stdout or in a file, notes."""
+"""Print the output of a run: the progress bar on stderr, colours, the report on stdout or in a file, notes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DELAY = 1.0
 
 
 class Progress:
-    """A progress bar on stderr, shown on a terminal after DELAY seconds: call it with (done, total)."""
+    """Show a progress bar on stderr, on a terminal and after DELAY seconds: call it with (done, total)."""
 
     def __init__(self, shown: bool = True) -> None:
         self._shown = shown and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

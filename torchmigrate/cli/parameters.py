@@ -1,4 +1,4 @@
-"""Options of the commands for typer, and their completions in the shell."""
+"""Define the options of the commands for typer, and their completions in the shell."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def _value(text: str, kind: Any, least: int | None) -> list[Any] | None:
 
 Offer = list[tuple[str, str]]  # values, each with the text that fish and zsh show beside it
 
-_SUMMARY = re.compile(r"""^summary\s*=\s*(["'])(.*)\1\s*$""", re.M)
-_NAME = re.compile(r'^name\s*=\s*"(torch[\w.]*)"\s*$', re.M)
+_SUMMARY = r"""(?m)^summary\s*=\s*(["'])(.*)\1\s*$"""
+_NAME = r'(?m)^name\s*=\s*"(torch[\w.]*)"\s*$'
 
 
 def names(incomplete: str) -> Offer:
@@ -172,11 +172,11 @@ def _rules() -> Offer:
 
 def _apis() -> list[str]:
     files = (path for root in _roots() for path in root.glob("catalog/*.toml"))
-    return sorted({name for path in files for name in _NAME.findall(_text(path))})
+    return sorted({name for path in files for name in re.findall(_NAME, _text(path))})
 
 
-def _first(pattern: re.Pattern[str], path: Path) -> str:
-    found = pattern.search(_text(path))
+def _first(pattern: str, path: Path) -> str:
+    found = re.search(pattern, _text(path))
     return found[2].replace('\\"', '"').replace("`", "") if found else ""
 
 
@@ -203,7 +203,7 @@ def _roots() -> list[Path]:
 
 
 class Format(str, Enum):
-    """The formats of a report."""
+    """These are the formats of a report."""
 
     TEXT = "text"
     CONCISE = "concise"
@@ -217,7 +217,7 @@ class Format(str, Enum):
 
 
 class Color(str, Enum):
-    """When output has colours."""
+    """The choice says when output has colours."""
 
     AUTO = "auto"
     ALWAYS = "always"
@@ -280,7 +280,7 @@ Branch = Annotated[str | None, Option(metavar="NAME", help="The same, on a new b
 
 
 class CatalogFormat(str, Enum):
-    """The formats of the catalog."""
+    """These are the formats of the catalog."""
 
     TEXT = "text"
     MARKDOWN = "markdown"

@@ -1,4 +1,4 @@
-"""The program as typer has it: its commands, and a `--help` whose sections fit a screen of 80 columns."""
+"""Build the program as typer has it: its commands, and a `--help` whose sections fit a screen of 80 columns."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ _OF_TYPER = {  # typer's own texts take two lines
 
 
 class Command(TyperCommand):
-    """A command whose help has a line for each option."""
+    """A command's help has a line for each option."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         _write_options(self.get_params(ctx), formatter)
 
 
 class Commands(TyperGroup):
-    """The program's help, with commands by purpose; a mistyped command gets a suggestion."""
+    """The program's help lists commands by purpose; a mistyped command gets a suggestion."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         names = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]

@@ -1,4 +1,4 @@
-"""The options of a run: whether they go together, and which files they choose."""
+"""Judge the options of a run: whether they go together, and which files they choose."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options of the command line, except for settings."""
+    """A request holds the options of the command line, except for settings."""
 
     command: str
     paths: tuple[Path, ...]

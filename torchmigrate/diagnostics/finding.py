@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -147,14 +148,29 @@ def failures(results: Iterable[FileResult]) -> Iterator[Failed]:
             yield Failed(result.path, result.unread)
 
 
+_LINE = r"(?<!, )\bline (\d+)"  # of the same file: others are `train.py, line 3` and `cell 2, line 3`
+
+
 def shifted(findings: Iterable[Finding], edit: Edit, line: int) -> Iterator[Finding]:
-    """Move findings to where they stand after `edit` inserted whole lines, or text, on the 1-based `line`."""
+    """Move findings to where they stand after `edit` inserted whole lines, or text, on the 1-based `line`.
+
+    So are lines of the same file that their messages name, unless `line` is 0: it is not known.
+    """
     lines, size = edit.text.count("\n") or edit.text.count("\r"), len(edit.text.encode())
+    last_above = line if edit.text[:1] in ("\n", "\r") else line - 1
+
+    def renumbered(found: re.Match[str]) -> str:
+        number = int(found[1])
+        return f"line {number + lines * (number > last_above)}"
 
     def behind(each: Edit) -> Edit:
         return each if each.start < edit.start else replace(each, start=each.start + size, end=each.end + size)
 
     for f in findings:
+        if line and lines and "line " in f.message:
+            parts = f.message.split("`")  # every second one is code
+            parts[::2] = (re.sub(_LINE, renumbered, part) for part in parts[::2])
+            f = replace(f, message="`".join(parts))
         if f.fix:
             f = replace(f, fix=replace(f.fix, edits=tuple(map(behind, f.fix.edits))))
         if f.start < edit.start:

@@ -17,7 +17,6 @@ from torchmigrate.project.text_rules import TextRules, text_rules
 from torchmigrate.rules import packs
 from torchmigrate.rules.model import Prefilter, Ruleset, prefilter
 from torchmigrate.source.encoding import HELPER_MARK
-from torchmigrate.syntax.scope import tree_of
 
 if TYPE_CHECKING:
     from torchmigrate.engine.worker import Progress, Read
@@ -38,7 +37,7 @@ class Plan:
 
 
 class Tended(NamedTuple):
-    """Copies of the helper, files that may import one, and files that hold it as a class."""
+    """A run tends copies of the helper, files that may import one, and files that hold it as a class."""
 
     copies: list[str]
     users: list[Read]
@@ -95,7 +94,6 @@ def plan(
     `mode` is check, apply or survey (`worker.Job`). Facts come from all files of the project, results only from those
     in `only`. `given` is the result of `prepare`, if the caller has it already.
     """
-    tree_of.cache_clear()  # those of the run before: a server of an editor makes many
     given = given or prepare(paths, settings, only)
     ruleset, rules, found = given.ruleset, given.rules, given.found
     mine = [item for item in found if only.holds(item)]
@@ -110,6 +108,9 @@ def plan(
     from torchmigrate.engine import checking  # imported here, as a run over clean files needs none of these
     from torchmigrate.helper.vendoring import Vendored
     from torchmigrate.project import context
+    from torchmigrate.syntax.scope import tree_of
+
+    tree_of.cache_clear()  # those of the run before: a server of an editor makes many
 
     inside = context.whole_project(paths, found, settings)
     around = context.code_of_other_files({*inside} - {str(item.path) for item in mine}, rules.has_work)

@@ -45,7 +45,7 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One file for a worker."""
+    """A job is one file for a worker."""
 
     path: str
     raw: bytes

@@ -1,1 +1,1 @@
-"""Fixers: what turns a place that a rule matches into a finding with edits."""
+"""Fixers turn a place that a rule matches into a finding with edits."""

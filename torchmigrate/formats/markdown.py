@@ -163,7 +163,7 @@ class _Page:
 
 
 def _on_one_line(text: str) -> str:
-    return HIDDEN.sub("\ufffd", " ".join(text.split()))
+    return re.sub(HIDDEN, "\ufffd", " ".join(text.split()))
 
 
 def _name_hunk(hunk: bytes, name: str) -> str:
@@ -177,7 +177,7 @@ def _name_hunk(hunk: bytes, name: str) -> str:
 
 def code(text: str) -> str:
     """Return a code span on one line."""
-    text = HIDDEN.sub("\ufffd", text.replace("\t", "\ufffd"))
+    text = re.sub(HIDDEN, "\ufffd", text.replace("\t", "\ufffd"))
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     pad = " " if "`" in text or not text else ""
     return f"{fence}{pad}{text}{pad}{fence}"

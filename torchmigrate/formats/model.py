@@ -5,8 +5,6 @@ Other programs get positions of their own kind: git's file names, lines, columns
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -28,7 +26,6 @@ from torchmigrate.diagnostics.finding import (
     failures,
     split_lines,
 )
-from torchmigrate.source import json_text
 from torchmigrate.source.encoding import UnreadableSource, decode
 
 
@@ -321,7 +318,7 @@ def _entry(finding: Finding, path: Path, name: str, text: FileText, seen: Counte
     line = text.line(finding.cell, finding.line)
     source = line if len(line) <= _WIDEST else _shown(line, finding)
     same = (finding.rule, name, _key(line))
-    digest = hashlib.sha256("\0".join([*same, str(seen[same])]).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    digest = _digest("\0".join([*same, str(seen[same])]))[:32]
     seen[same] += 1
     if finding.cell is not None:
         first, last = (text.file_line(finding.cell, line) for line in (finding.line, finding.end_line))
@@ -345,7 +342,13 @@ def _key(line: str) -> str:
     """Return what stands for a line in fingerprints: the line, or its digest if it is very long."""
     if len(line) <= _LONGEST:
         return line.strip()
-    return hashlib.sha256(line.strip().encode("utf-8", "surrogatepass")).hexdigest()
+    return _digest(line.strip())
+
+
+def _digest(text: str) -> str:
+    import hashlib  # loads OpenSSL, which a report without findings does not need
+
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def utf16(line: str, column: int) -> int:
@@ -385,6 +388,8 @@ class FileText:
     @cached_property
     def _cells(self) -> list[tuple[list[str], list[int]]]:
         """The lines of each cell, and for each line the line of the JSON text where it begins."""
+        from torchmigrate.source import json_text  # for notebooks alone
+
         text = self._raw.decode("utf-8-sig", "replace")
         try:
             return [_cell(text, span) for span in json_text.source_spans(text)]
@@ -408,5 +413,9 @@ class FileText:
 def _cell(text: str, span: tuple[int, int] | None) -> tuple[list[str], list[int]]:
     if span is None:
         return [], []
+    import json
+
+    from torchmigrate.source import json_text
+
     value = json.loads(text[slice(*span)])
     return split_lines(value if isinstance(value, str) else "".join(value)), json_text.line_numbers(text, span)

@@ -121,7 +121,8 @@ class Vendored:
         same = [*itertools.takewhile(lambda pair: pair[0] == pair[1], ends)]
         lines, size = after.count(b"\n") - text.utf8.count(b"\n"), len(after) - len(text.utf8)
         at = len(text.utf8) - len(same)
-        findings = shifted(result.findings, Edit(at, at, "\n" * lines + " " * (size - lines)), 0)
+        inserted = Edit(at, at, "\n" * lines + " " * (size - lines))
+        findings = shifted(result.findings, inserted, text.position(at)[0])
         return Changed(result.path, result.before, text.encode(after), result.applied, tuple(findings))
 
     def _with_class_updated(self, path: Path, raw: bytes) -> bytes | None:

@@ -1,1 +1,1 @@
-"""The language server."""
+"""Serve editors: the language server."""

@@ -482,7 +482,7 @@ def _plain(node: object) -> str:
 class _Written:
     """The header of a helper has a digest of all definitions that torchmigrate wrote, and a short one of each.
 
-    At first each had six digits, and there was none of all.
+    Headers of the first releases have six digits for each definition, and no digest of all.
     """
 
     total: str

@@ -16,7 +16,6 @@ from torchmigrate.diagnostics.finding import SUPPRESSES, Failed, FileResult, Fin
 from torchmigrate.project.discovery import DiscoveredFile
 from torchmigrate.rules.model import Rule, Ruleset, TextPattern, Where
 from torchmigrate.source.encoding import UTF16
-from torchmigrate.torch_api.libraries import VARIABLES, of_library
 
 if TYPE_CHECKING:
     from torchmigrate.diagnostics.suppressions import Suppressions
@@ -136,6 +135,8 @@ def _occurrences(pattern: TextPattern, file: TextFile, lines: Sequence[Line]) ->
 
 def _replacement(groups: Mapping[str, str]) -> str | None:
     """Return what replaces the captured `library` or `variable`: "" without a capture, None if it is unknown."""
+    from torchmigrate.torch_api.libraries import VARIABLES, of_library  # read from TOML, which clean files do not need
+
     if name := groups.get("library"):
         return of_library(name)
     return VARIABLES.get(name) if (name := groups.get("variable")) else ""
@@ -314,14 +315,14 @@ def text_rules(ruleset: Ruleset) -> TextRules:
     return TextRules(prepared, active | ruleset.names, active, Names(wanted), Names(wanted | ruleset.globs))
 
 
-_SHELL = re.compile(r"%%(?:bash|sh|shell|system|sx|!|script +(?:ba|z)?sh)\b|%%!")
+_SHELL = r"%%(?:bash|sh|shell|system|sx|!|script +(?:ba|z)?sh)\b|%%!"
 _COMMENT = "suppression"
 
 
 def with_shell_findings(findings: Sequence[Finding], book: Notebook, texts: TextRules, path: Path) -> Iterator[Finding]:
     """Yield a notebook's findings and its shell lines'; a suppression is unused only if neither uses it."""
     cells = {cell.number: (cell.start, _shell_lines(cell)) for cell in book.cells if cell.masked}
-    cells |= {c.number: (0, _blank_first_line(c.text)) for c in book.unread if c.magic and _SHELL.match(c.magic)}
+    cells |= {c.number: (0, _blank_first_line(c.text)) for c in book.unread if c.magic and re.match(_SHELL, c.magic)}
     found = [f for number, (start, text) in cells.items() for f in _findings_in_cell(number, start, text, texts, path)]
     idle = {(f.cell, f.line) for f in found if f.rule == _COMMENT}
     mine = {(f.cell, f.line) for f in findings if f.rule == _COMMENT}

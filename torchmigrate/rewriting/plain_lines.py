@@ -1,4 +1,4 @@
-"""Lines as people write them: one variable for many calls of `accel.device()`, and tensors made where they are used.
+"""Write lines as people do: one variable for many calls of `accel.device()`, and tensors made where they are used.
 
 Only calls that this run wrote are touched, and only where the program does the same. A variable is bound in the
 innermost block that holds all its uses, above the first: never at the import of a library. Arguments that stood below

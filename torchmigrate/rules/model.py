@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torchmigrate.diagnostics.finding import SUPPRESSES, Safety
 
-CAPTURE = re.compile(r"\$\$?(\w+)")
+CAPTURE = r"\$\$?(\w+)"
 
 
 class PackError(ValueError):
@@ -206,7 +206,7 @@ def pattern_key(match: str) -> str:
     """Return a pattern's dispatch key, `torch.cuda.f` or `.method`; raises ValueError if it has neither."""
     import ast  # rules that were compiled with the package have their keys
 
-    source = CAPTURE.sub(lambda m: ("*__" if m.group().startswith("$$") else "__") + m.group(1), match)
+    source = re.sub(CAPTURE, lambda m: ("*__" if m.group().startswith("$$") else "__") + m.group(1), match)
     try:
         node: ast.AST = ast.parse(source, mode="eval").body
     except SyntaxError as error:
@@ -238,8 +238,7 @@ def _literal(key: str) -> str | None:
     return "cuda" if "cuda" in parts else parts[-1]
 
 
-_WORD = re.compile(rb"\w+")
-_SPACED = bytes(code if _WORD.match(bytes((code,))) else 32 for code in range(256))  # all but words
+_SPACED = bytes(code if bytes((code,)).isalnum() or code == 95 else 32 for code in range(256))  # all but words
 
 
 @dataclass(frozen=True)
@@ -278,7 +277,7 @@ def words_in(raw: bytes) -> set[bytes]:
 
 
 def _longest_word(literal: bytes) -> bytes:
-    words: list[bytes] = _WORD.findall(literal)
+    words: list[bytes] = re.findall(rb"\w+", literal)
     return max(words, key=len)
 
 

@@ -66,14 +66,14 @@ def is_rule(path: Path) -> bool:
     return path.parent.name != "catalog" and path.name != PACK
 
 
-_CASE = re.compile(r"^\[\[case\]\]\n(?:(?!\[\[(?:rewrite|pattern|where)\]\]$).*\n?)*", re.M)
+_CASE = r"(?m)^\[\[case\]\]\n(?:(?!\[\[(?:rewrite|pattern|where)\]\]$).*\n?)*"
 
 
 def load_rule(path: Path, cases: bool = True) -> Rule:
     """Read one rule file, without `cases` faster and not validated; raises PackError."""
     from torchmigrate.rules.reader import Reader, read_toml  # not where the rules were compiled
 
-    text, data = read_toml(path, "a rule", None if cases else _CASE)
+    text, data = read_toml(path, "a rule", None if cases else re.compile(_CASE))
     return Reader(path, text, cases).rule(data)
 
 

@@ -202,9 +202,9 @@ class Reader:
                 str(error),
                 "write one expression: `torch.cuda.f($x)`, `$x.cuda()`",
             ) from None
-        captures = set(CAPTURE.findall(match))
+        captures = set(re.findall(CAPTURE, match))
         for text in filter(None, (template, table.get("native"))):
-            unbound = sorted(set(CAPTURE.findall(text)) - captures)
+            unbound = sorted(set(re.findall(CAPTURE, text)) - captures)
             if unbound:
                 at = self.line("rewrite", index, "with")
                 raise self.fail(at, f"`with` uses ${unbound[0]}, which `match` does not bind", f"bind it in `{match}`")

@@ -1,1 +1,1 @@
-"""One Python file, understood: its semantic model and the questions that fixers ask of it."""
+"""Understand one Python file: its semantic model, and the questions that fixers ask of it."""

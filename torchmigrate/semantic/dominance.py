@@ -1,4 +1,4 @@
-"""Dominance: code that is only reached if an accelerator is available; and decisions: comparisons that a value ends in.
+"""Find code that is only reached if an accelerator is there (dominance), and comparisons that a value ends in.
 
 Guard regions are wider: they ask which code belongs to a test. `a or is_available()` guards nothing here.
 A value is followed to the comparison, test or size it decides through names, arithmetic and functions.

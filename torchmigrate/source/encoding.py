@@ -186,16 +186,17 @@ def comments(code: str) -> list[str]:
 
 
 # new syntax: the release that introduced it, how such a line looks, how an older parser's message begins
+# (patterns as texts: a clean file compiles none of them)
 _NEW_SYNTAX = (
-    ((3, 14), re.compile(r"(?<![\w.'\"])(?:t|tr|rt)['\"]", re.I), ""),
-    ((3, 12), re.compile(r"^\s*(?:(?:async\s+)?def|class)\s+\w+\s*\[|^\s*type\s+\w+\s*(?:\[.*\]\s*)?="), ""),
-    ((3, 12), re.compile(r"\bf(['\"])[^'\"{}]*\{[^{}]*\1[^{}]*\1[^{}]*\}", re.I), "f-string"),
-    ((3, 12), re.compile(""), "f-string expression part cannot include"),
+    ((3, 14), r"(?i)(?<![\w.'\"])(?:t|tr|rt)['\"]", ""),
+    ((3, 12), r"^\s*(?:(?:async\s+)?def|class)\s+\w+\s*\[|^\s*type\s+\w+\s*(?:\[.*\]\s*)?=", ""),
+    ((3, 12), r"(?i)\bf(['\"])[^'\"{}]*\{[^{}]*\1[^{}]*\1[^{}]*\}", "f-string"),
+    ((3, 12), "", "f-string expression part cannot include"),
 )
-_PYTHON_2 = re.compile(
+_PYTHON_2 = (
     r"Missing parentheses in call to '(print|exec)'|leading zeros in decimal integer|parameters cannot be parenthesized"
 )
-_LINES_OF_2 = re.compile(r"\s*raise\s+[\w.]+\s*,|.*<>|.*\b(0x[\da-f]+|\d+)L\b|.*\b(ur|UR)['\"]|.*`\w+`", re.I)
+_LINES_OF_2 = r"(?i)\s*raise\s+[\w.]+\s*,|.*<>|.*\b(0x[\da-f]+|\d+)L\b|.*\b(ur|UR)['\"]|.*`\w+`"
 
 _ASYNC = "; `async` is a keyword since Python 3.7: write `non_blocking=`"
 
@@ -209,7 +210,7 @@ def syntax_message(error: SyntaxError) -> str:
         return (
             f"syntax of Python {wanted}, and this is Python {this} ({error.msg}); run torchmigrate with Python {wanted}"
         )
-    old = _PYTHON_2.search(error.msg) or _LINES_OF_2.match(line)
+    old = re.search(_PYTHON_2, error.msg) or re.match(_LINES_OF_2, line)
     why = error.msg + (_ASYNC if "async=" in line else "")
     return f"not Python 3 ({why})" + ("; it looks like Python 2: port it to Python 3 first" if old else "")
 
@@ -217,6 +218,6 @@ def syntax_message(error: SyntaxError) -> str:
 def _required_release(line: str, message: str) -> tuple[int, int]:
     """Return the Python release that first parses such a line, or (0, 0) if the line does not tell."""
     for release, looks, says in _NEW_SYNTAX:
-        if message.startswith(says) and looks.search(line):
+        if message.startswith(says) and re.search(looks, line):
             return release
     return 0, 0

@@ -1,4 +1,4 @@
-"""The settings in force: where each comes from, which folders and files they concern, and what one file gets."""
+"""Collect the settings in force: where each comes from, which folders and files it concerns, what one file gets."""
 
 from __future__ import annotations
 

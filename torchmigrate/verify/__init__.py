@@ -1,1 +1,1 @@
-"""Verification: run the original and the rewritten project on real and simulated devices, and compare the results."""
+"""Verify a migration: run the original and the rewritten project on real and simulated devices, compare the results."""

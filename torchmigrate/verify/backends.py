@@ -23,7 +23,7 @@ _BUILD_SECONDS = 600
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A C++ compiler: its path and the first line of its `--version`."""
+    """A compiler has a path, and the first line of its `--version`."""
 
     path: str
     version: str
@@ -31,7 +31,7 @@ class Compiler:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The interpreter, compiler and drivers of this machine.
+    """The machine has an interpreter, a compiler and drivers.
 
     `native`: why the C++ tier of the simulated devices cannot run, None if it can. `drivers`: version of each vendor's
     tool on PATH, by backend. `library`: path of the built simulated device.

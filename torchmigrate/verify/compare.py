@@ -45,7 +45,7 @@ _BYTES_AHEAD = re.compile(r"(?:\b|_)(?:mem|memory|allocated|reserved)\b\W{0,3}$"
 
 
 class Kind(Enum):
-    """The quantity that a number measures. Times are never compared; bytes only between runs on the same backend."""
+    """The kind is what a number measures. Times are never compared; bytes only between runs on the same backend."""
 
     VALUE = "value"
     TIME = "time"
@@ -54,7 +54,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number as printed, and its value."""
+    """A number has its text as printed, and its value."""
 
     text: str
     value: float
@@ -71,7 +71,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of output, from 1, that holds numbers; `shape` has `#` for each number and `@` for each device."""
+    """A line of output, counted from 1, holds numbers; `shape` has `#` for each number and `@` for each device."""
 
     number: int
     text: str
@@ -183,7 +183,7 @@ _QUOTED = 72  # characters of a line in a report
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first difference between outputs, at a line (from 1) of the run's or, past its end, the reference's."""
+    """Outputs differ first at this line (from 1) of the run's or, past its end, of the reference's."""
 
     line: int
     what: str
@@ -194,7 +194,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The original's lines; `counts[i][j]` is whether number j of line i is the same in both of its runs."""
+    """The reference has the original's lines; in both its runs number j of line i is the same if `counts[i][j]`."""
 
     lines: tuple[Line, ...]
     counts: tuple[tuple[bool, ...], ...]
@@ -288,7 +288,7 @@ def equal(a: Number, b: Number) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of comparing two outputs: `places` (line, number) agree, `rounded` of them but for the last digit."""
+    """Two outputs were compared: `places` (line, number) agree, `rounded` of them but for the last digit."""
 
     places: frozenset[tuple[int, int]] = frozenset()
     difference: Difference | None = None
@@ -422,7 +422,7 @@ def comparable(expected: Reference, found: Sequence[Line], steps: int | None) ->
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that a run wrote: its SHA-256 digest, its lines with numbers if it is text, else where it is `kept`."""
+    """A written file has a SHA-256 digest, its lines with numbers if it is text, else the place where it is `kept`."""
 
     digest: str
     lines: tuple[Line, ...] | None
@@ -431,7 +431,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Arrays:
-    """The result of comparing the arrays of two files: how many values agree, the first difference, why unreadable."""
+    """The arrays of two files were compared: so many values agree; the first difference; why one is unreadable."""
 
     values: int
     difference: str | None

@@ -17,7 +17,7 @@ _PRODUCTS = " of matrix products, convolutions and the like"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The results of the original that change if what leaves the device is altered.
+    """Evidence is what changes of the original's results if values are altered as they leave the device.
 
     `places`: (line, number) of the reference. `checks`: the program itself notices, and ends in another way. `files`:
     those that were written with another content. `logged`: (shape, number) of lines of stderr, and of stdout where the

@@ -27,7 +27,7 @@ _PYTHON = re.compile(r"python(?:[23](?:\.\d+)?)?(?:\.exe)?")
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A real accelerator of this machine; `error` says why it does not compute although torch lists it."""
+    """A device is a real accelerator of this machine; `error` says why it does not compute although torch lists it."""
 
     count: int
     name: str
@@ -36,7 +36,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python executable, its import paths, and its torch.
+    """An interpreter is a Python executable with its import paths and its torch.
 
     `torch`: the version, None if it has none (`error` says why). `build`: the platforms torch was built for, with
     versions.
@@ -53,7 +53,7 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command with an absolute `words[0]`, and its interpreter; `note` says why that one, if not obvious."""
+    """A command has an absolute `words[0]`, and an interpreter; `note` says why that one, if not obvious."""
 
     words: tuple[str, ...]
     interpreter: Interpreter
@@ -173,7 +173,13 @@ def _shebang(path: str) -> str | None:
     return named if named is None or os.path.isabs(named) else shutil.which(named)
 
 
-_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+# Without site-packages, so that it starts fast: what it imports of ours lies in this folder, behind all of Python's.
+_SUPERVISOR = f"""
+import sys
+sys.path.append({os.fspath(Path(__file__).parents[2])!r})
+from torchmigrate.verify import supervisor
+sys.exit(supervisor.main(sys.argv[1:]))
+"""
 _TICK = 0.05
 _PATIENCE = 20.0  # seconds for a supervisor to end everything: more than its own limits
 
@@ -205,7 +211,7 @@ def run(
     stop: Event,
 ) -> Ended:
     """Run a command, its output to files, for at most `timeout` seconds; raises Stopped once `stop` is set."""
-    words = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(directory), str(stdout), str(stderr), *command]
+    words = [sys.executable, "-I", "-S", "-c", _SUPERVISOR, str(directory), str(stdout), str(stderr), *command]
     began = time.monotonic()
     supervisor = subprocess.Popen(
         words, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, **system.apart()

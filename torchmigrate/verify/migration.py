@@ -22,7 +22,7 @@ from torchmigrate.verify.sandbox import Sandbox
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A line (from 1) of the original project, and the rules that rewrote it, in order.
+    """The origin is a line (from 1) of the original project, and the rules that rewrote it, in order.
 
     `path` is relative to the project, with slashes.
     """
@@ -37,7 +37,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """One file before and after the migration, with the findings that were applied."""
+    """A rewritten file has its text before and after the migration, and the findings that were applied."""
 
     before: Sequence[bytes]
     after: Sequence[bytes]
@@ -45,7 +45,7 @@ class Rewritten:
 
     @cached_property
     def _blocks(self) -> list[tuple[int, int, int, int]]:
-        """(start, end) of the original and (start, end) of the rewritten lines, from 0, ends excluded."""
+        """Yield (start, end) of the original and (start, end) of the rewritten lines, from 0, ends excluded."""
         matcher = SequenceMatcher(None, self.before, self.after, autojunk=False)
         return [(a, b, c, d) for _, a, b, c, d in matcher.get_opcodes() if d > c]
 
@@ -69,7 +69,7 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class Origins:
-    """A map from lines of the copy at `root`, which must exist, to the original.
+    """Map lines of the copy at `root`, which must exist, to the original.
 
     Call it with an absolute file and a line. It returns None for files outside the project and for the helper.
     """
@@ -108,7 +108,7 @@ def origins(root: Path, changes: Sequence[Changed]) -> Origins:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The outcome of migrating the copy: unsafe fixes not applied (`held`), and lines for people."""
+    """The copy was migrated with this outcome: unsafe fixes not applied (`held`), and lines for people."""
 
     origins: Origins
     files: int

@@ -81,7 +81,7 @@ THREAD = "in thread"  # how the recorder begins the place of an exception that e
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the original or rewritten project on a backend.
+    """A run is one of the original or rewritten project on a backend.
 
     `purpose`: "" for a run that is judged or compared with. "numbers" and "fractions" alter such values wherever they
     leave the device, which shows what depends on it; "inputs" alters what reaches the device. Of the original: "repeat"
@@ -99,7 +99,7 @@ class Run:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables that the simulated device reads for the run's purpose."""
+        """Return the variables that the simulated device reads for the run's purpose."""
         if self.purpose == "shared":
             return {"TORCHMIGRATE_GENERATOR": "cpu"}
         return {"TORCHMIGRATE_ALTER": self.purpose} if self.purpose in ("numbers", "fractions", "inputs") else {}
@@ -107,7 +107,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The settings that all runs share.
+    """All runs share these settings.
 
     `words`: the command; paths into the user's project are moved to the copy. `python`: the interpreter that `python`
     means in the program's scripts; "" leaves it to PATH. `paths`: the directories that it imports from. `library`: the
@@ -130,7 +130,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The results of a run.
+    """The outcome has the results of a run.
 
     `exit`: -N for signal N; None if the run was ended for its time. `seconds`: wall time. `tail`: the last lines of
     stderr, else of stdout. `dropped`: bytes of stdout beyond those that are read. `given_ports`: those that the run was
@@ -162,13 +162,13 @@ class Outcome:
 
     @property
     def operators(self) -> set[str]:
-        """The operators whose kernels ran on the device, without their variants."""
+        """Return the operators whose kernels ran on the device, without their variants."""
         names = {name for report in self.reports for name in report.get("operators") or ()}
         return {name.partition("::")[2].partition(".")[0].strip("_") for name in names}
 
     @property
     def elements(self) -> int | None:
-        """Elements of the tensors that kernels took and gave."""
+        """Return the number of elements of the tensors that kernels took and gave."""
         return _sum(self.reports, "elements")
 
     @property
@@ -183,17 +183,17 @@ class Outcome:
 
     @property
     def altered(self) -> int | None:
-        """Tensors that were altered on their way to the device."""
+        """Return the number of tensors that were altered on their way to the device."""
         return _sum(self.reports, "altered")
 
     @property
     def parameter_bytes(self) -> int | None:
-        """Bytes of leaves that want gradients, on all devices of all processes: the most at a time."""
+        """Return the bytes of leaves that want gradients, on all devices of all processes: the most at a time."""
         return _sum(self.reports, "parameter_bytes")
 
     @property
     def devices(self) -> int:
-        """The number of devices that all processes saw."""
+        """Return the number of devices that all processes saw."""
         return sum(len(report.get("peak_bytes") or ()) for report in self.reports if report.get("kernels"))
 
     @property
@@ -203,12 +203,12 @@ class Outcome:
 
     @property
     def own_files(self) -> set[str]:
-        """The files of the project that were imported or run, by their path in it."""
+        """Return the files of the project that were imported or run, by their path in it."""
         return {file for report in self.reports for file in report.get("files") or ()}
 
     @property
     def ports(self) -> set[int]:
-        """The ports at which process groups met."""
+        """Return the ports at which process groups met."""
         return {port for report in self.reports for port in report.get("ports") or ()}
 
     @property
@@ -227,21 +227,21 @@ class Outcome:
 
     @property
     def exception(self) -> Report | None:
-        """The exception of the first process that one ended; SystemExit does not count."""
+        """Return the exception of the first process that one ended; SystemExit does not count."""
         found = (report.get("exception") for report in self.reports)
         return next((e for e in found if e and e.get("type") != "SystemExit"), None)
 
     @property
     def _failure(self) -> Report | None:
-        """The exception that ended a process, else the first one that a test runner or a worker caught."""
+        """Return the exception that ended a process, else the first one that a test runner or a worker caught."""
         others = (other for report in self.reports for other in report.get("others") or ())
         return self.exception or next(others, None)
 
     @property
     def uncaught(self) -> dict[str, str]:
-        """Exceptions that ended a thread or a child process: each in one line, by its shape. Echoes do not count.
+        """Return what ended a thread or a child process, each in one line, by its shape. Echoes do not count.
 
-        Of a child that ends with a status and no exception, that is it.
+        For a child that ends with a status and no exception, the line tells the status.
         """
         from torchmigrate.verify.diagnosis.failures import is_echo
 
@@ -258,7 +258,7 @@ class Outcome:
 
     @property
     def spread(self) -> int:
-        """The number of devices that are some process's main one, on which it holds the most."""
+        """Return the number of devices that are some process's main one, on which it holds the most."""
         peaks = [report["peak_bytes"] for report in self.reports if any(report.get("peak_bytes") or ())]
         return len({each.index(max(each)) for each in peaks})
 

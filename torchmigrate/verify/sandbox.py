@@ -1,4 +1,4 @@
-"""Sandboxes: copies of a project in which runs happen, with large data linked instead of copied.
+"""Make sandboxes: copies of a project in which runs happen, with large data linked instead of copied.
 
 Of the copies, one holds the project's data, and the others share its files by hard links. A run that writes one gets a
 file of its own: simulated/write_protection.py.
@@ -38,7 +38,7 @@ _WHOLE = frozenset((".venv", "venv", ".tox", ".nox", ".direnv", "node_modules", 
 
 @dataclass(slots=True)
 class Copier:
-    """A copier of entries from `source` to `target`; those in `linked`, relative with slashes, are only linked."""
+    """Copy entries from `source` to `target`; those in `linked`, relative with slashes, are only linked."""
 
     source: str
     target: str
@@ -183,7 +183,7 @@ def _top(directory: Path, everything: Sequence[Path]) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """The project that is verified; all paths are real paths.
+    """A Project is what is verified; all paths are real paths.
 
     `path`: what is migrated. `directory`: where the command runs. `anchor`: the root of what is copied, at or above
     both: the repository's top, else the directory of the nearest pyproject.toml, setup.py or setup.cfg, else that of
@@ -216,7 +216,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of one run: the copy `root` of `base`, where it starts, and directories beside the copy.
+    """A run has a place: the copy `root` of `base`, where it starts, and directories beside the copy.
 
     What is put into `kept` stays there until all runs have been compared.
     """
@@ -231,7 +231,7 @@ class Place:
 
 @dataclass
 class Sandbox:
-    """A context manager with copies of the original and the rewritten project; they share `linked` data.
+    """The sandbox is a context manager with copies of the original and the rewritten project; they share `linked` data.
 
     Its exit waits for runs in other threads: a copy that is still being made could not be deleted.
 

@@ -42,7 +42,7 @@ _PURPOSES = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options of the command line: seconds per run, devices, jobs at a time; `settings` None: the project's.
+    """A request has the options of the command line: seconds per run, devices, jobs; `settings` None: the project's.
 
     `originals`: what files of a migrated project held before; `applied` finds that of a project that has nothing left
     to rewrite, and how many of its files were edited since.
@@ -68,7 +68,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a verification; `verdicts`: the reference first, then the backends in the order asked for."""
+    """A verification has this result; `verdicts`: the reference first, then the backends in the order asked for."""
 
     project: Project
     machine: Machine
@@ -129,7 +129,7 @@ def _edited_since(files: int) -> str:
 
 @dataclass
 class _Judged:
-    """The runs of a verification, each started when it is known to be needed, and what is made of them."""
+    """Judge the runs of a verification, each of which starts when it is known to be needed."""
 
     request: Request
     machine: Machine

@@ -48,7 +48,7 @@ _DEVICES_WANTED = re.compile(
 
 
 class Kind(str, Enum):
-    """The kinds of verdicts.
+    """A verdict has one of these kinds.
 
     PASS: the program works, as far as the evidence goes. FAIL: it does not. DIFFERS: it runs with other results.
     REGRESSED: the original worked there, and the rewritten project does not. UNCOMPARED: it ran to its end, but nothing
@@ -65,7 +65,7 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one run; `outcome` is None if the run was not started.
+    """A verdict judges one run; `outcome` is None if the run was not started.
 
     `on_cpu`: whether it fails because its work was done on the CPU. `unlike`: whether it rests on numbers that the
     original printed on the same backend.
@@ -81,7 +81,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The runs of the original: two on cuda; `why` says why they cannot serve as the reference.
+    """The baseline has the runs of the original: two on cuda; `why` says why they cannot serve as the reference.
 
     `evidence`: which of its results depend on the device; None if that is not known, as on real devices. `elsewhere`:
     its runs on other backends, as far as they were needed, and `again` once more. `shared`: a run on cuda with the
@@ -101,7 +101,7 @@ class Baseline:
 
     @property
     def reference(self) -> Reference:
-        """The numbers that both runs print alike."""
+        """Return the numbers that both runs print alike."""
         assert self.first and self.second
         return reference(self.first.lines, self.second.lines)
 
@@ -113,7 +113,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The user's limits: the relative tolerance, and how many lines with numbers are compared (None: all)."""
+    """The user sets limits: the relative tolerance, and how many lines with numbers are compared (None: all)."""
 
     tolerance: float = 1e-3
     steps: int | None = None

@@ -1,1 +1,1 @@
-"""The check that every edit passes: original and rewritten project, evaluated abstractly in six worlds and compared."""
+"""Check every edit: original and rewritten project are evaluated abstractly in six worlds, and compared."""

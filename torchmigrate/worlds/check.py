@@ -37,7 +37,7 @@ Held = dict[str, dict[Span, str]]
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A file's text before and after, in UTF-8, and the edits from one to the other (sorted)."""
+    """A rewritten file has its text before and after, in UTF-8, and the edits from one to the other (sorted)."""
 
     path: str
     before: bytes
@@ -47,7 +47,7 @@ class Rewritten:
 
 @dataclass(slots=True)
 class _Group:
-    """Files that import each other, in both versions, with what the original does in each world."""
+    """A group has files that import each other, in both versions, with what the original does in each world."""
 
     paths: tuple[str, ...]
     roots: tuple[str, ...]  # the files whose functions are evaluated; those of the others only where they are called
@@ -58,7 +58,7 @@ class _Group:
 
 
 class Check:
-    """The check of one run: it knows the original, and is asked once for each version of the edits."""
+    """The check of a run knows the original, and is asked once for each version of the edits."""
 
     def __init__(self, facts: ProjectContext) -> None:
         self.facts = facts

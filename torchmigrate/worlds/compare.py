@@ -1,4 +1,4 @@
-"""The rules W1 to W4: which differences between the original and the rewritten project are faults."""
+"""Apply the rules W1 to W4, which say what differences between the original and the rewritten project are faults."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from torchmigrate.worlds.values import NOTHING, OPEN, OPTIONS, PLACED, Atom, Con
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A rule that the edits break: in which world, where, and in words."""
+    """A fault says which rule the edits break: in which world, where, and in words."""
 
     edits: Edits
     world: World
@@ -83,7 +83,7 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Dying:
-    """The files that are about to die where there is no CUDA, and those of which a test is, which ends no program."""
+    """These files are about to die where there is no CUDA; in `tests` a test dies, which ends no program."""
 
     files: frozenset[str] = frozenset()
     tests: frozenset[str] = frozenset()

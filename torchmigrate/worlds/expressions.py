@@ -1,4 +1,4 @@
-"""Evaluation of expressions in one world: what each may be, and which devices, refusals and CUDA calls it reaches."""
+"""Evaluate expressions in one world: what each may be, and which devices, refusals and CUDA calls it reaches."""
 
 from __future__ import annotations
 

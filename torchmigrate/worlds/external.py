@@ -1,4 +1,4 @@
-"""Code outside the project does something about devices: torch, the helper, Python and other libraries."""
+"""Evaluate what code outside the project does about devices: torch, the helper, Python and other libraries."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _DEVICE_WORDS = ("device", "map_location", "device_type")
 
 
 class External(ABC):
-    """Calls of what is not in the project, in one world; `seen` notes what they do."""
+    """Evaluate calls of what is not in the project, in one world; `seen` notes what they do."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting, self.ask = setting, setting.ask

@@ -1,4 +1,4 @@
-"""Observations tell what one version does in one world, by place: devices used, calls that die, refusals, and so on."""
+"""Note what one version does in one world, by place: devices used, calls that die, refusals, and so on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ASKED = "asked"  # a table without the device that is here, asked for the device
 
 @dataclass(slots=True)
 class Entry:
-    """A function that was entered: where it begins and ends, and the callers, None where it was evaluated on its own.
+    """An entered function has its begin and end, and its callers, None where it was evaluated on its own.
 
     A caller is a function's key and the place of the statement with the call.
     """
@@ -44,7 +44,7 @@ class Entry:
 
 
 class Observations:
-    """The places of one version in one world, by kind."""
+    """Observations hold the places of one version in one world, by kind."""
 
     def __init__(self) -> None:
         self.found: dict[Key, Value] = {}

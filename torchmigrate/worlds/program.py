@@ -1,4 +1,4 @@
-"""One version of a project, original or rewritten: files, functions and classes, with the edits of each expression."""
+"""Read one version of a project, original or rewritten: files, functions and classes, with each expression's edits."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def defaults_of(args: ast.AST) -> dict[str, ast.expr]:
 
 @dataclass(eq=False, slots=True)
 class FunctionInfo:
-    """A function of the project, or the body of a file (`node` is its ast.Module)."""
+    """The info is about a function of the project, or about the body of a file (`node` is its ast.Module)."""
 
     file: File
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
@@ -88,7 +88,7 @@ class FunctionInfo:
 
 @dataclass(eq=False, slots=True)
 class ClassInfo:
-    """A class of the project, with its own methods by name."""
+    """The info is about a class of the project, with its own methods by name."""
 
     file: File
     node: ast.ClassDef
@@ -97,7 +97,7 @@ class ClassInfo:
 
 
 class File:
-    """One file in one version. `edits` lead from the original text to this one; the original version has none."""
+    """A File belongs to one version. `edits` lead from the original text to this one; the original version has none."""
 
     def __init__(self, path: str, text: bytes, edits: Sequence[Edit] = (), first: int = 0) -> None:
         self.path, self.text, self.edits = path, text, edits
@@ -244,7 +244,7 @@ def _without(first: int, last: int, ranges: Iterable[tuple[int, int]]) -> Iterat
 
 
 class Program:
-    """One version of all files that the check reads.
+    """A program is one version of all files that the check reads.
 
     `read` gives the text of a path, the edits that led to it, and the number of the first of them.
     """
@@ -315,7 +315,7 @@ def line_of(index: ImportIndex, path: str, text: bytes, offset: int) -> str:
 
 
 class Locals:
-    """The names that a function binds itself; all others are its file's or an outer function's."""
+    """Locals are the names that a function binds itself; all others are its file's or an outer function's."""
 
     def __init__(self, node: ast.AST) -> None:
         self.names: set[str] = set()

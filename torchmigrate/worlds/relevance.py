@@ -1,4 +1,4 @@
-"""Some statements of a group of files matter to decisions about devices; evaluations skip all others."""
+"""Find the statements of a group of files that matter to decisions about devices; evaluations skip all others."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Place:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Row:
-    """One statement, with the words in it and the last names of what it calls."""
+    """A row is a statement, with the words in it and the last names of what it calls."""
 
     node: Statement
     place: _Place

@@ -1,4 +1,4 @@
-"""An evaluation has a state: the variables at a place, and the function around it."""
+"""Hold the state of an evaluation: the variables at a place, and the function around it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def end_of(ends: Sequence[Dead]) -> Dead:
 
 @dataclass(slots=True)
 class State:
-    """The variables at one place, by chain (`device`, `args.device`), and the edits that let this place be reached."""
+    """A state has the variables at a place, by chain (`device`, `args.device`), and the edits that lead there."""
 
     env: dict[str, Value]
     path: Edits = NONE
@@ -58,7 +58,7 @@ class State:
 
 @dataclass(slots=True)
 class Frame:
-    """One evaluation of a function's body, of a file's or of a class's."""
+    """A frame is one evaluation of a function's body, of a file's or of a class's."""
 
     info: FunctionInfo
     locals: Locals
@@ -79,7 +79,7 @@ class Frame:
 
 @dataclass(slots=True)
 class Body:
-    """A file whose body is being evaluated: where that stands, and what functions have been shown of its variables."""
+    """A body is a file being evaluated: the state reached, and what functions have been shown of its variables."""
 
     file: File
     state: State
@@ -88,7 +88,7 @@ class Body:
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """One call that is evaluated, with its arguments by position and by name."""
+    """A call is evaluated with its arguments by position and by name."""
 
     node: ast.Call
     args: Sequence[Value]

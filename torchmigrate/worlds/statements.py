@@ -1,4 +1,4 @@
-"""Evaluation of statements, functions and classes in one world."""
+"""Evaluate statements, functions and classes in one world."""
 
 from __future__ import annotations
 

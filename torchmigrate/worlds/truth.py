@@ -1,4 +1,4 @@
-"""The six worlds, and what each question about devices answers in them."""
+"""Define the six worlds, and what each question about devices answers in them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True)
 class World:
-    """One machine, seen by torch; `kind` is its accelerator's type or "". `only_with` names words (worlds.check)."""
+    """A world is one machine, seen by torch.
+
+    `kind` is its accelerator's type or "". The world is evaluated only for files with a word of `only_with`.
+    """
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""Abstract values: sets of what an expression may be, each with the edits that it comes from."""
+"""Define abstract values: sets of what an expression may be, each with the edits that it comes from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WIDTH = re.compile(r"%(\([^)]*\))?[^%a-zA-Z]*(\d{4}|\*)|:[^{}]*(\d{4}|\{)")
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A constant of Python; the type keeps 1 and True apart."""
+    """A Const is a constant of Python; the type keeps 1 and True apart."""
 
     value: Any
     type: type
@@ -31,7 +31,7 @@ class Const:
 
 
 class Supposed(str):
-    """The name of a device that something unknown may be; it equals the name that is known, which comes before it."""
+    """Something unknown may be the device of this name; it equals the name that is known, which comes before it."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ def is_supposed(atom: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A torch.device; the index None is the current device."""
+    """A Device is a torch.device; the index None is the current device."""
 
     type: str
     index: int | None = None
@@ -51,7 +51,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list, tuple or set with its elements in order."""
+    """Items are a list, tuple or set with its elements in order."""
 
     items: tuple[Value, ...]
 
@@ -62,7 +62,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A dict with constant keys."""
+    """A Table is a dict with constant keys."""
 
     items: tuple[tuple[Const, Value], ...]
 
@@ -73,14 +73,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Something outside the project, by its qualified name: `torch.cuda.is_available`, `ctranslate2.Translator`."""
+    """A qualified name stands for something outside the project: `torch.cuda.is_available`, `numpy.zeros`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """A function of the project, bound to `owner` where it is a method."""
+    """A Routine is a function of the project, bound to `owner` where it is a method."""
 
     info: FunctionInfo
     owner: Value | None = None
@@ -103,21 +103,21 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A class of the project."""
+    """A Type is a class of the project."""
 
     info: ClassInfo
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An object of a class of the project."""
+    """An Instance is an object of a class of the project."""
 
     info: ClassInfo
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A file of the project, imported."""
+    """A Module is a file of the project that was imported."""
 
     file: File
 
@@ -131,7 +131,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A mark of a test, which skips it or lets it run: `pytest.mark.skipif(...)`."""
+    """A mark skips a test or lets it run: `pytest.mark.skipif(...)`."""
 
     skips: bool
 
@@ -140,7 +140,7 @@ Atom = Const | Device | Items | Table | Named | Routine | Partial | Type | Insta
 
 
 class Value:
-    """A set of atoms, each with the edits that let it be there. The empty value belongs to code that never runs."""
+    """A value is a set of atoms, each with the edits that let it be there. Code that never runs has the empty value."""
 
     __slots__ = ("_hash", "_size", "atoms")
 

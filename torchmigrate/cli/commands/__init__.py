@@ -1,1 +1,1 @@
-"""The commands, as typer reads them."""
+"""These modules hold the commands, as typer reads them."""

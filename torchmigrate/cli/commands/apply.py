@@ -1,4 +1,4 @@
-"""The commands `apply`, `check`, `undo` and `server`; each imports what it needs when it runs."""
+"""Define the commands `apply`, `check`, `undo` and `server`; each imports what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ _LONGEST = 500_000_000  # bytes of one message
 
 
 class _Bounded:
-    """The editor's messages; one that says it is longer than any can be ends the session."""
+    """Read the editor's messages; one that says it is longer than any can be ends the session."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

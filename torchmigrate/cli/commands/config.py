@@ -1,4 +1,4 @@
-"""The commands `config` (settings and their origins, or a schema for editors) and `helper` (copies of the helper)."""
+"""Define `config` (settings and their origins, or a schema for editors) and `helper` (copies of the helper)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class ConfigFormat(str, Enum):
-    """The formats of `config`."""
+    """These are the formats of `config`."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Schema(str, Enum):
-    """The kinds of files for which there is a JSON schema."""
+    """There is a JSON schema for each of these kinds of files."""
 
     CONFIG = "config"
     PYPROJECT = "pyproject"

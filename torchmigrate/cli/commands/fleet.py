@@ -1,4 +1,4 @@
-"""The command `fleet`: turn options into tasks, and outcomes into files and a report."""
+"""Define the command `fleet`: turn options into tasks, and outcomes into files and a report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SETTINGS = ("select", "ignore", "torch", "backends", "unsafe_fixes", "runtime",
 
 
 class FleetFormat(str, Enum):
-    """The formats of the fleet report."""
+    """These are the formats of the fleet report."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -34,7 +34,7 @@ class FleetFormat(str, Enum):
 
 
 class Push(str, Enum):
-    """The choices of `--push`, each of which says what is pushed."""
+    """Each choice of `--push` says what is pushed."""
 
     DRY_RUN = "dry-run"
     NOW = "now"

@@ -23,7 +23,7 @@ _TITLE: dict[str, str | int] = {"title": "torchmigrate"}
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The action's inputs; empty means not given."""
+    """These are the action's inputs; empty means not given."""
 
     directory: str
     paths: Sequence[str]
@@ -67,7 +67,7 @@ def _flag(name: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The exit status of the check, and the action's outputs."""
+    """The outcome holds the exit status of the check, and the action's outputs."""
 
     status: int
     summary: str

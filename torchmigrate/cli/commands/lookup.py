@@ -1,4 +1,4 @@
-"""The commands `rules`, `explain` and `catalog`; each imports what it needs when it runs."""
+"""Define the commands `rules`, `explain` and `catalog`; each imports what it needs when it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `report`: make two plans without writing them, and render the portability survey of both."""
+"""Define the command `report`: make two plans without writing them, and render the portability survey of both."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _READ = {
 
 
 class ReportFormat(str, Enum):
-    """The formats of a portability report."""
+    """These are the formats of a portability report."""
 
     TEXT = "text"
     MARKDOWN = "markdown"

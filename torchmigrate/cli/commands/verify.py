@@ -1,4 +1,4 @@
-"""The commands `verify` and `backends`; each imports what it needs when it runs."""
+"""Define the commands `verify` and `backends`; each imports what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXAMPLE = "torchmigrate verify . -- python train.py --epochs 1"
 
 
 class VerifyFormat(str, Enum):
-    """The formats of a verification."""
+    """These are the formats of a verification."""
 
     TEXT = "text"
     JSON = "json"
@@ -31,28 +31,28 @@ class VerifyFormat(str, Enum):
 
 
 class BackendsFormat(str, Enum):
-    """The formats of `backends`."""
+    """These are the formats of `backends`."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Tier(str, Enum):
-    """The implementation of simulated devices: C++, or Python alone."""
+    """The tier says what simulates devices: C++, or Python alone."""
 
     NATIVE = "native"
     PYTHON = "python"
 
 
 class Profile(str, Enum):
-    """The variants of simulated devices."""
+    """Simulated devices have these variants."""
 
     ARC = "arc"
     ATLAS = "atlas"
 
 
 class Platform(str, Enum):
-    """The operating systems that start processes in their own ways."""
+    """These operating systems start processes in their own ways."""
 
     MACOS = "macos"
     LINUX = "linux"

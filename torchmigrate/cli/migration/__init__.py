@@ -1,1 +1,1 @@
-"""The runs of `apply` and `check`: plan, ask, guard, save, write, report."""
+"""Do the steps of `apply` and `check`: plan, ask, guard, save, write, report."""

@@ -34,7 +34,7 @@ _FIELDS = ("file", "rule", "fingerprint")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Entry:
-    """One known finding: a file relative to the baseline, and a fingerprint of the text of the finding's lines."""
+    """An entry is a known finding: a file relative to the baseline, and a fingerprint of its lines' text."""
 
     file: str
     rule: str
@@ -106,7 +106,7 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class _Scope:
-    """The files and rules that a run covered; other entries of the baseline are neither found nor missed."""
+    """A run covered these files and rules; other entries of the baseline are neither found nor missed."""
 
     tops: Sequence[str]
     only: Selection

@@ -35,7 +35,7 @@ _LISTED = 20  # files that a message names
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """A run's commits, not on any branch yet (`made` is None in a dry run, which has the subjects in `planned`)."""
+    """A run's commits are on no branch yet (`made` is None in a dry run, which has the subjects in `planned`)."""
 
     target: Target
     made: Made | None = None

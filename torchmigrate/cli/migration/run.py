@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -184,6 +183,8 @@ def refuse_lost_helper(request: Request, only: Selection) -> None:
 
     lost = [dirty.path for dirty in git_tree.dirty(sorted(users)) if dirty.why == "untracked"]
     if lost:
+        import shlex
+
         helpers = [os.path.relpath(path) for path in lost]
         what = f"{os.path.relpath(users[lost[0]])} imports {helpers[0]}, which the commit would be without"
         raise UserError(what, f"git add {shlex.join(helpers)}")
@@ -196,6 +197,8 @@ def _helpers(path: Path) -> Sequence[Path]:
     try:
         raw = file_io.read(path)
     except OSError:
+        return []
+    if not any(name.encode() in raw for name in NAMES):
         return []
     found = {name.decode() for name in re.findall(_IMPORTED % "|".join(NAMES).encode(), raw, re.M)}
     return [file for name in sorted(found) for file in _above(path, f"{name}.py") if is_ours(file)]

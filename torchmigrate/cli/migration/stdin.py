@@ -1,4 +1,4 @@
-"""`-`: read standard input in place of a file of a project; `apply` prints the text, rewritten or unchanged."""
+"""Run with `-`: read standard input in place of a file; `apply` prints the text, rewritten or unchanged."""
 
 from __future__ import annotations
 

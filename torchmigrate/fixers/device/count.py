@@ -1,4 +1,4 @@
-"""Counts of devices and of worker processes."""
+"""Fixers for counts of devices and of worker processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a device type: `x.is_cuda`, `device == "cuda"`, `"cuda" in str(device)`, `device.type.startswith("cuda")`.
+"""Fixers for tests of a device type: `x.is_cuda`, `device == "cuda"`, `"cuda" in str(device)`.
 
 They are rewritten only together with code that they guard: a bare `fused = device == "cuda"` may mean NVIDIA.
 """

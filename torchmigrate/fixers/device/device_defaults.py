@@ -1,4 +1,4 @@
-"""Defaults that name CUDA: parameters, options, dataclass fields, constants. None may ask for a device at import."""
+"""Fixers for defaults that name CUDA: parameters, options, fields, constants. None may ask for a device at import."""
 
 from __future__ import annotations
 

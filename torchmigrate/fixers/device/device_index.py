@@ -1,4 +1,4 @@
-"""Indices of devices, and lists of indices."""
+"""Fixers for indices of devices, and lists of indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device strings in lists, loops, tables and text: what is a list of devices, and what is said of all the others."""
+"""Fixers for device strings in lists, loops, tables and text: lists of devices are rewritten, all others reported."""
 
 from __future__ import annotations
 

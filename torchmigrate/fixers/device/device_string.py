@@ -1,4 +1,4 @@
-"""Device strings such as `"cuda:0"`: whether a device is wanted there, and whether a `torch.device` will do.
+"""Fixers for device strings such as `"cuda:0"`: whether a device is wanted, and whether a `torch.device` will do.
 
 `X if torch.cuda.is_available() else Y`, where X names CUDA and Y the CPU, is replaced as a whole; so is
 `X if tensor.is_cuda else Y`, which becomes the tensor's device.

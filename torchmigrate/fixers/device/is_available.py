@@ -1,4 +1,4 @@
-"""`torch.cuda.is_available()` as a test for any accelerator; the guard policy decides with the code that it guards."""
+"""The fixer for `torch.cuda.is_available()`, which may ask for any accelerator if the code that it guards allows it."""
 
 from __future__ import annotations
 

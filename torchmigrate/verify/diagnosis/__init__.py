@@ -1,1 +1,1 @@
-"""Diagnosis of failed runs: which exception came first, its likely cause, the rule that rewrote the line."""
+"""Diagnose failed runs: which exception came first, its likely cause, the rule that rewrote the line."""

@@ -14,7 +14,7 @@ from torchmigrate.verify.diagnosis.failures import Case, Failure, Place, first_l
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The likely cause of an exception, in words, and the `rules` whose findings may name where it began."""
+    """A cause says in words what is likely behind an exception; findings of `rules` may name where it began."""
 
     words: str
     rules: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Diagnose a failed run: the project's line, the rules that rewrote it, and the likely cause.
 
-Of one that ran on the CPU: the conditions about CUDA that are left.
+For a run whose work was done on the CPU it names the conditions about CUDA that are left.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Origins = Callable[[str, int], Origin | None]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The diagnosis of a failed run; `path` and `line` in the original are None if no line was involved."""
+    """A diagnosis explains a failed run; `path` and `line` in the original are None if no line was involved."""
 
     path: str | None
     line: int | None
@@ -41,7 +41,7 @@ class Diagnosis:
 
     @property
     def place(self) -> str:
-        """The place as "train.py:12", or "" if no line of the project is known."""
+        """Return the place as "train.py:12", or "" if no line of the project is known."""
         return "" if self.path is None else f"{self.path}:{self.line}"
 
 

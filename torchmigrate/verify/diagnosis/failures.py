@@ -25,7 +25,7 @@ _LAST = re.compile(r"^(?:\[\w+\]:\s?)?([A-Za-z_][\w.]*)(?:: (.*))?$")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One step of a traceback; `file` as the program knew it."""
+    """A frame is one step of a traceback; `file` is as the program knew it."""
 
     file: str
     line: int
@@ -34,7 +34,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The environment of a run: backend, evidence, torch's version."""
+    """A run had this environment: backend, evidence, torch's version."""
 
     backend: str = ""
     evidence: str = ""
@@ -43,7 +43,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One exception: its frames, outermost first, and its report's `record` (None: parsed from a text).
+    """A failure is an exception: its frames, outermost first, and its report's `record` (None: parsed from a text).
 
     `ended`: whether it ended its process. `handled`: the exception that was being handled when this one was raised.
     """
@@ -134,7 +134,7 @@ _QUOTED = 160  # characters of a quoted line
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The input of an explanation: the failure, the code that failed, the match of its text, and a namer of places."""
+    """An explanation gets a case: the failure, the code that failed, the match of its text, and a namer of places."""
 
     failure: Failure
     code: str
@@ -148,17 +148,17 @@ class Case:
 
     @property
     def backend(self) -> str:
-        """The backend of the run, in words."""
+        """Return the backend of the run, in words."""
         return self.failure.run.backend or "this backend"
 
     @property
     def suspects(self) -> list[dict[str, Any]]:
-        """The tensors on an unexpected device, as simulated/recorder/suspects.py found them."""
+        """Return the tensors on an unexpected device, as simulated/recorder/suspects.py found them."""
         return self.failure.read("suspects") or []
 
     @property
     def here(self) -> str:
-        """The code that failed, quoted."""
+        """Return the code that failed, quoted."""
         return f"`{shorten(self.code, _QUOTED)}`" if self.code else "what failed"
 
     @property
@@ -169,13 +169,13 @@ class Case:
 
     @property
     def names(self) -> str:
-        """The suspects and a verb: "`a` and `b` are"."""
+        """Return the suspects and a verb: "`a` and `b` are"."""
         shown = [f"`{s['name']}`" + (f" ({n} tensors)" if (n := s.get("parts", 1)) > 1 else "") for s in self.suspects]
         return f"{listed(shown)} {'is' if len(shown) == 1 else 'are'}"
 
     @property
     def rest(self) -> str:
-        """The device of the tensors that are not suspects."""
+        """Return the device of the tensors that are not suspects."""
         apart = {suspect["device"] for suspect in self.suspects}
         devices = [tensor["device"] for tensor in self.failure.read("tensors") or []]
         found = [device for device in devices if _DEVICE.match(device) and device not in apart]

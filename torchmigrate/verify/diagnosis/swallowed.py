@@ -37,7 +37,7 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Swallowed:
-    """An exception by which the device refused a call, though the program went on.
+    """The device refused a call by this exception, and the program went on.
 
     `form`: its words without numbers and names of devices. `at` and `by`: the places of the call and of what caught it,
     in the original, or "".

@@ -1,4 +1,4 @@
-"""The profiles of the simulated backends (device limits, banned dtypes, messages), and the settings of a process."""
+"""Define the profiles of simulated backends (device limits, banned dtypes, messages), and the settings of a process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Profile:
-    """The limits and messages of one backend, with torch's dtype names, and {} for an operator's name."""
+    """A profile has a backend's limits and messages, with torch's dtype names, and {} for an operator's name."""
 
     backend: str
     most: int = 16
@@ -104,7 +104,7 @@ def profile_of(backend: str, variant: str = "") -> Profile:
 
 @dataclass(frozen=True)
 class Settings:
-    """The process's settings: bytes of `memory` per device, folders `reports` and `project` ("" for none)."""
+    """A process has settings: bytes of `memory` per device, folders `reports` and `project` ("" for none)."""
 
     backend: str
     count: int
@@ -157,5 +157,5 @@ class Settings:
 
     @property
     def profile(self) -> Profile:
-        """The backend's profile."""
+        """Return the backend's profile."""
         return profile_of(self.backend, self.variant)

@@ -1,4 +1,4 @@
-"""The Python tier: a strict simulated device without a compiler, for backends outside torch's tree.
+"""The Python tier simulates a strict device without a compiler, for backends outside torch's tree.
 
 It cannot simulate what C++ decides before it asks Python: a second device, factory functions with `pin_memory=True`,
 storages that change their size, a device's generator for a CPU tensor (which is accepted). It has no sparse or

@@ -1,4 +1,4 @@
-"""torch.autocast on the device, with the policy for each operator that torch's own header lists."""
+"""Give the device torch.autocast, with the policy for each operator that torch's own header lists."""
 
 from __future__ import annotations
 

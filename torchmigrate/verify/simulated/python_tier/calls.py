@@ -30,7 +30,7 @@ _INDEXING = ("aten::index", "aten::_index_put_impl_", "aten::_unsafe_index")
 
 @dataclass(frozen=True)
 class Overload:
-    """One overload of an operator, such as "aten::add.Tensor"; sets hold names of arguments."""
+    """An overload is one form of an operator, such as "aten::add.Tensor"; sets hold names of arguments."""
 
     name: str
     run: Callable[..., Any]
@@ -70,7 +70,7 @@ class Overload:
 
     @property
     def method(self) -> str:
-        """The operator's name in torch's messages: "add"."""
+        """Return the operator's name in torch's messages: "add"."""
         return self.name.split("::")[1].split(".")[0]
 
 
@@ -94,7 +94,7 @@ def _no_numbers(name: str, arguments: Any) -> frozenset[str]:
 
 @dataclass
 class Device:
-    """A simulated device: its name, memory and random numbers, and counts of what ran on it."""
+    """A simulated device has a name, memory and random numbers, and counts of what ran on it."""
 
     name: str
     memory: Memory
@@ -157,7 +157,7 @@ class Device:
 
 
 class Call:
-    """One call of an operator; with `fresh_out`, out= arguments are replaced even if they have elements."""
+    """A call runs an operator; with `fresh_out`, out= arguments are replaced even if they have elements."""
 
     def __init__(self, device: Device, overload: Overload, fresh_out: bool = False) -> None:
         self.device, self.overload, self.fresh_out = device, overload, fresh_out

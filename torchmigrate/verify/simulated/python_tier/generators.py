@@ -1,4 +1,4 @@
-"""Random numbers: the device's own stream, drawn by CPU generators that present themselves as the device's."""
+"""Draw random numbers from the device's own stream, by CPU generators that present themselves as the device's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Kind(type(_Base)):  # type: ignore[misc]
 
 
 class DeviceGenerator(_Base):
-    """A CPU generator whose `device` is the simulated one."""
+    """Draw as a CPU generator whose `device` is the simulated one."""
 
     owner: Generators
     _OWN = 0x1E3779B97F4A7C15
@@ -29,7 +29,7 @@ class DeviceGenerator(_Base):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """The simulated device."""
+        """Return the simulated device."""
         return torch.device(self.owner.device, 0)
 
     def manual_seed(self, seed: int) -> Any:
@@ -65,7 +65,7 @@ def _remade(device: str, state: torch.Tensor) -> Any:
 
 
 class Generators:
-    """The device's default generator and the program's, known to kernels by the address of the C++ object."""
+    """Kernels know the device's default generator and the program's by the address of the C++ object."""
 
     def __init__(self, device: str) -> None:
         self.device = device

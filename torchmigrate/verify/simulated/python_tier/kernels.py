@@ -36,7 +36,7 @@ def register(device: Device) -> list[Any]:
 
 
 class Kernels:
-    """The kernels for memory and copies, named and called as the operators are."""
+    """The kernels for memory and copies are named and called as the operators are."""
 
     def __init__(self, device: Device) -> None:
         self.device, self.memory = device, device.memory

@@ -1,4 +1,4 @@
-"""The memory of a device simulated in Python: its allocator and statistics, and CPU tensors over its bytes."""
+"""Simulate a device's memory in Python: its allocator and statistics, and CPU tensors over its bytes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _memoryview.restype, _memoryview.argtypes = ctypes.py_object, [ctypes.c_void_p, 
 
 @dataclass
 class Stat:
-    """One statistic of torch.accelerator.memory_stats()."""
+    """A Stat is one statistic of torch.accelerator.memory_stats()."""
 
     current: int = 0
     peak: int = 0
@@ -102,7 +102,7 @@ class Stat:
 
 @dataclass
 class Memory:
-    """The memory of one device; `capacity` in bytes."""
+    """A device has this memory; `capacity` is in bytes."""
 
     device: str
     capacity: int

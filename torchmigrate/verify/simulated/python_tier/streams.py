@@ -1,4 +1,4 @@
-"""Streams, events and torch.accelerator in Python: every call is complete when it returns."""
+"""Implement streams, events and torch.accelerator in Python: every call is complete when it returns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _thread = threading.local()
 
 
 class Event(torch._C.Event):
-    """An event that measures time itself: torch.Event asks a C++ guard, which a device in Python lacks."""
+    """An event measures time itself: torch.Event asks a C++ guard, which a device in Python lacks."""
 
     _enabled = False
     _recorded: float | None = None
@@ -56,7 +56,7 @@ class Event(torch._C.Event):
 
 
 class Stream(torch._C.Stream):
-    """A stream with a number of its own."""
+    """A stream has a number of its own."""
 
     def __new__(cls, device: Any = None, *, priority: int = 0, **data: int) -> Stream:
         name = torch._C._get_privateuse1_backend_name()

@@ -1,1 +1,1 @@
-"""The recorder of a verified program: counts of kernels, failures, suspects, and where tensors were made."""
+"""Record what a verified program does: counts of kernels, failures, suspects, and where tensors were made."""

@@ -20,7 +20,7 @@ _MODULE_PARTS = ("_parameters", "_buffers", "_modules")  # where nn.Module.__get
 
 
 class Entry(NamedTuple):
-    """One step of a traceback."""
+    """An entry is one step of a traceback."""
 
     frame: types.FrameType
     line: int

@@ -1,6 +1,6 @@
 """Write a report about this process: exceptions that ended it or that it caught, and the device's counts.
 
-Also a pytest plugin for failing tests, imported before pytest loads it: hence PYTEST_DONT_REWRITE.
+It is a pytest plugin for failing tests, too, and is imported before pytest loads it: hence PYTEST_DONT_REWRITE.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ _MOST_REFUSALS = 200
 
 
 class _Process:
-    """The report's state of this process, which began at its start or at the fork that made it."""
+    """The report has a state of this process, which began at its start or at the fork that made it."""
 
     def __init__(self, reports: str, project: str, facts: dict[str, str], inherited: dict[str, Any]) -> None:
         self.reports, self.project, self.facts = reports, project, facts

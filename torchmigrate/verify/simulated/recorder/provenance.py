@@ -19,7 +19,7 @@ _FURTHEST = 12  # steps from a name to the one that it got its value from
 
 
 class Binding(NamedTuple):
-    """A statement that binds a name; `guard`: the `if` about CUDA around it, or None."""
+    """A binding is a statement that binds a name; `guard` is the `if` about CUDA around it, or None."""
 
     file: str
     line: int
@@ -42,7 +42,7 @@ def where(name: str, value: Any, entries: list[Entry], i: int, project: str) -> 
 
 
 class _Search:
-    """A search for the binding of one value; `guarded` is the last binding met under a test for CUDA."""
+    """Search for the binding of one value; `guarded` is the last binding met under a test for CUDA."""
 
     def __init__(self, value: Any, entries: list[Entry], project: str) -> None:
         self.values, self.entries, self.project = [value], entries, project  # the value, then containers that hold it

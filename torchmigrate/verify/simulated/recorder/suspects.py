@@ -44,7 +44,7 @@ _OFF_DEVICE = ("cpu", "meta", "numpy")
 
 
 class Found(NamedTuple):
-    """A tensor, generator or array, with its text in the frame and the variable through which it was found."""
+    """A tensor, generator or array was found, with its text in the frame and the variable that led to it."""
 
     name: str
     root: str

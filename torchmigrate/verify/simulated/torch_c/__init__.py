@@ -1,1 +1,1 @@
-"""Replacements for torch's compiled parts on simulated devices, mostly for the C++ tier."""
+"""Replace torch's compiled parts on simulated devices, mostly for the C++ tier."""

@@ -1,4 +1,4 @@
-"""The kernels of SyncBatchNorm, which only accelerators have: batch norm in steps, with communication between.
+"""Implement the kernels of SyncBatchNorm, which only accelerators have: batch norm in steps that communicate.
 
 The formulas are those of aten/src/ATen/native/cuda/Normalization.cuh. `x` is [N, C, ...]; statistics are [C], in
 float32 or wider.

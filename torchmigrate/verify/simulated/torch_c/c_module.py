@@ -1,4 +1,4 @@
-"""The parts of `torch._C` that a CUDA or XPU build has: streams, events, memory, device properties, NVTX ranges."""
+"""Provide what `torch._C` has in a CUDA or XPU build: streams, events, memory, device properties, NVTX ranges."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _xpu(C: Any, profile: Profile) -> dict[str, Any]:
 
 
 class NoGraph:
-    """torch.cuda.CUDAGraph and torch.xpu.XPUGraph, refused in the words of cudaErrorNotSupported."""
+    """Refuse torch.cuda.CUDAGraph and torch.xpu.XPUGraph in the words of cudaErrorNotSupported."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         import torch
@@ -184,7 +184,7 @@ class NoGraph:
 
 
 class SimulatedProperties:
-    """The result of torch.cuda.get_device_properties(): of no real hardware, marked as simulated."""
+    """torch.cuda.get_device_properties() gives these: of no real hardware, marked as simulated."""
 
     major, minor = 8, 0
     multi_processor_count = 64
@@ -213,7 +213,7 @@ class SimulatedProperties:
 
 
 class Ranges(threading.local):
-    """The module torch._C._nvtx; depths count from 0 in each thread."""
+    """Stand in for the module torch._C._nvtx; depths count from 0 in each thread."""
 
     def __init__(self) -> None:
         self.depth = 0

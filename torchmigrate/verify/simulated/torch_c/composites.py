@@ -1,4 +1,4 @@
-"""Kernels composed of other operators, which torch expects of every accelerator; both tiers register them."""
+"""Compose kernels of other operators that torch expects of every accelerator; both tiers register them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Communication between simulated devices: DataParallel, torch.cuda.nccl, and torch.distributed's process groups.
+"""Let simulated devices communicate: DataParallel, torch.cuda.nccl, and torch.distributed's process groups.
 
 The first part follows torch/csrc/cuda/comm.cpp and python_comm.cpp: devices are indices, -1 is the CPU, and results are
 on the simulated devices. The second part puts gloo in the place of nccl, xccl and hccl.

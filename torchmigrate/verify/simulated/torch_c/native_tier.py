@@ -1,4 +1,4 @@
-"""The C++ tier: load the built library before torch's Python code runs, and configure it afterwards."""
+"""Start the C++ tier: load the built library before torch's Python code runs, and configure it afterwards."""
 
 from __future__ import annotations
 

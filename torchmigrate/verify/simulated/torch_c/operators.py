@@ -1,4 +1,4 @@
-"""Facts about torch's operators, read from native_functions.yaml, and a way to hide kernels from torch.compile."""
+"""Read facts about torch's operators from native_functions.yaml, and hide kernels from torch.compile."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CPU_ON_MPS = ("embedding_renorm_", "linalg_svd", "linalg_svd.U", "col2im", "ups
 
 @dataclass(frozen=True)
 class Facts:
-    """Sets of operators, by the dispatcher's names: "aten::add.Tensor", "aten::mm"."""
+    """Facts are sets of operators, by the dispatcher's names: "aten::add.Tensor", "aten::mm"."""
 
     all: frozenset[str]
     """All operators that torch registers from its list, including those that torchgen derives (`autogen:`)."""
@@ -76,7 +76,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class _Entry:
-    """One `- func:` entry of the list."""
+    """An entry is one `- func:` of the list."""
 
     name: str
     derived: tuple[str, ...]

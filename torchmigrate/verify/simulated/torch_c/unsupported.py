@@ -1,4 +1,4 @@
-"""Names of `torch._C` that need a driver: settings are stored without effect, all else is refused as by CUDA."""
+"""Stand in for names of `torch._C` that need a driver: settings have no effect, all else is refused as by CUDA."""
 
 from __future__ import annotations
 
