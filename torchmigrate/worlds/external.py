@@ -284,7 +284,8 @@ class External(ABC):
         words = name.split(".")
         if (words[2] not in LAZY or words[-1].endswith("Tensor")) and not self.ask(World.is_cuda):
             self.die(name, call)
-        return UNKNOWN
+        twin = f"accel.{words[-1]}"  # on CUDA the helper's function is torch.cuda's own
+        return self.ask(World.call, twin) if twin in CALLS and self.ask(World.is_cuda) else UNKNOWN
 
     def _device(self, name: str, call: Call) -> Value:
         if name != "torch.device":
