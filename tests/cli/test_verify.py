@@ -383,6 +383,19 @@ def test_files_that_runs_write_are_compared_if_asked(project: Path, cli: Cli) ->
     assert "--compare out/*.csv: the original writes no such file" in ran.err
 
 
+def test_a_file_that_only_cuda_writes(project: Path, cli: Cli) -> None:
+    program(project, "only_on_cuda(); report(); print(0.5); backend == 'cuda' and open('memory.pickle', 'w').close()")
+    ran = cli(*VERIFY, "--backends", "mps", *RUN)
+    assert ran.status == 1
+    assert "DIFFERS  memory.pickle: written by the original, not here (--only-on-cuda, if " in ran.out
+    ran = cli(*VERIFY, "--backends", "cuda,mps", "--only-on-cuda", "memory.*", *RUN)
+    assert ran.status == 0
+    assert ran.out.count("1 file written on cuda alone (memory.pickle); ") == 1
+    ran = cli(*VERIFY, "--backends", "mps", "--only-on-cuda", "out/*", *RUN)
+    assert ran.status == 2
+    assert "--only-on-cuda out/*: the original writes no such file" in ran.err
+
+
 def test_the_environment_of_the_runs(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_ACCEL_DEVICE", "cpu")
     monkeypatch.setenv("GIT_DIR", "/nowhere")

@@ -556,6 +556,48 @@ def test_message_without_devices_blames_nobody(blamed) -> None:
     assert record["suspects"] == []
 
 
+KILLED = """
+import os, signal, subprocess, sys, time
+{words}
+"""
+SLEEP = "child = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'])"
+DIES = "child = subprocess.Popen([sys.executable, '-S', '-c', 'import os; os.kill(os.getpid(), {})'])"
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("words", "ends"),
+    [
+        (f"{SLEEP}; child.kill(); child.wait()", ({}, -9)),
+        (f"{SLEEP}; child.send_signal(signal.SIGUSR1); child.wait()", ({}, -10)),
+        (f"{SLEEP[:-1]}, start_new_session=True); os.killpg(child.pid, 9); child.wait()", ({}, -9)),
+        (f"{DIES.format(9)}; child.wait()", (-9, {})),
+        (f"{DIES.format(10)}; child.send_signal(0); child.wait()", (-10, {})),  # another signal than it was sent
+        (f"{SLEEP}; child.terminate(); child.wait()", ({}, {})),
+    ],
+)
+def test_children_that_the_program_ends_itself(words: str, ends: tuple[Any, Any], ended) -> None:
+    (report,) = ended("import torch\n" + KILLED.format(words=words), status=0)
+    found = [list(report[key].values()) for key in ("ended", "stopped")]
+    assert found == [[each] if each else [] for each in ends]
+
+
+@needs_torch
+def test_processes_that_the_program_ends_itself(ended) -> None:
+    found = ended(
+        """
+        import torch, time, torch.multiprocessing as mp
+        if __name__ == "__main__":
+            child = mp.get_context("fork").Process(target=time.sleep, args=(600,))
+            child.start()
+            child.kill()
+            child.join()
+        """,
+        status=0,
+    )
+    assert [(report["ended"], report["stopped"]) for report in found] == [({}, {"multiprocessing": -9})]
+
+
 # ---- what the device, or torch for want of one, refuses
 
 

@@ -12,7 +12,7 @@ from torchmigrate.verify.diagnosis.swallowed import End, Swallowed, swallowed
 from torchmigrate.verify.migration import Origins, Rewritten
 
 FLOAT64 = "Cannot convert a MPS Tensor to float64 dtype"
-ANSWERED, SILENT, ADDED, LEFT, LOST = End.ANSWERED, End.SILENT, End.ADDED, End.LEFT, End.LOST
+ANSWERED, CONSTANT, SILENT, ADDED, LEFT, LOST = End
 
 
 def stack(*files: Path, kind: str = "TypeError", message: str = FLOAT64, count: int = 1) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def stack(*files: Path, kind: str = "TypeError", message: str = FLOAT64, count: 
 
 
 def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(textwrap.dedent(text).lstrip("\n"))
     return path
 
@@ -133,6 +133,40 @@ def test_code_that_torch_compiled_has_other_names(tmp_path: Path) -> None:
     record = stack(program)
     record["refused"][0]["frames"][0].update(function="torch_dynamo_resume_in_g_at_2", first=2)
     (found,) = swallowed([record], Origins(program.parent.resolve()))
+    assert found.end is ANSWERED
+
+
+def block(good: str, bad: str) -> str:
+    return f"def f(x):\n    try:\n        {good}  # here\n    except Exception:\n        {bad}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        (block("return x.double().sum().item()", "return 0.0"), CONSTANT),
+        (block("return x.double().sum().item()", "return -1, 0"), CONSTANT),
+        (block("m['loss'] = x.double()", "m['loss'] = float('nan')"), CONSTANT),
+        (block("m['loss'] = x.double()", "m['loss'] = torch.zeros(3, device=x.device)"), CONSTANT),
+        (block("kept.append(x.double())", "kept.append(math.inf)"), CONSTANT),
+        (block("total += x.double()", "total += 0"), CONSTANT),
+        # a question about the device, another way, no number, and a number for something else
+        (block("x.double(); return 1", "return 0"), ANSWERED),
+        (block("return x.double()", "return x.sum()"), ANSWERED),
+        (block("return x.double()", "return torch.tensor(numpy_way(x))"), ANSWERED),
+        (block("return x.double()", "return None"), ANSWERED),
+        (block("return bool(x.double())", "return False"), ANSWERED),
+        (block("y = x.double()", "bits = 32; y = x"), ANSWERED),
+        (block("kept.append(x.double())", "failed.append(1)"), ANSWERED),
+    ],
+)
+def test_a_number_in_place_of_what_the_device_computes(text: str, end: End, tmp_path: Path) -> None:
+    assert [each.end for each in ends(tmp_path, text)] == [end]
+
+
+def test_a_number_answers_a_question_about_the_machine(tmp_path: Path) -> None:
+    program = write(tmp_path / "project" / "train.py", block("free = torch.cuda.mem_get_info()[0]", "free = 0"))
+    asked = write(tmp_path / "torch" / "cuda" / "memory.py", "def f(x):\n    return _lazy_init()  # here\n")
+    (found,) = swallowed([stack(program, asked)], Origins(program.parent.resolve()))
     assert found.end is ANSWERED
 
 

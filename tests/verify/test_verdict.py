@@ -13,7 +13,8 @@ import pytest
 
 from torchmigrate.formats.verify import junit, text
 from torchmigrate.verify.backends import Way
-from torchmigrate.verify.compare import Written, by_shape, lines, named_devices
+from torchmigrate.verify.compare import Written, by_shape, lines, named_devices, worded
+from torchmigrate.verify.diagnosis.diagnose import Diagnosis
 from torchmigrate.verify.diagnosis.swallowed import End, Swallowed
 from torchmigrate.verify.evidence import Evidence, evidence, may_be_constant, without_constants
 from torchmigrate.verify.run import Outcome, Run
@@ -183,6 +184,28 @@ def test_tests_that_pass_are_results() -> None:
     )
 
 
+def test_a_file_that_only_cuda_has_to_write() -> None:
+    def wrote(*names: str, way: Way = MPS, project: str = "rewritten", compared: tuple[str, ...] = ()) -> Outcome:
+        files = {name: Written(name, tuple(lines("loss 0.5"))) for name in compared}
+        return replace(outcome(way=way, project=project), made=frozenset(names), files=files)
+
+    original = wrote("memory.pickle", "model.pt", way=CUDA, project="original", compared=("memory.pickle",))
+    known, spares = baseline(original, original), Limits(only_on_cuda=("*.pickle",))
+    kind, reason = said(wrote("model.pt"), replace(known, first=replace(original, files={})))
+    assert kind == "DIFFERS"
+    assert reason == "memory.pickle: written by the original, not here (--only-on-cuda, if no other backend has to)"
+    one = "1 number within 0.001 of original on cuda; 1 file written on cuda alone (memory.pickle)"
+    assert said(wrote("model.pt"), known, spares) == ("PASS", one)
+    # on cuda it is written; where another one is missing, or this one holds something else, nothing is spared
+    assert said(wrote("model.pt", way=CUDA), known, spares)[0] == "DIFFERS"
+    lost = said(wrote(), known, spares)
+    assert lost[0] == "DIFFERS" and lost[1].startswith("model.pt: written by the original, not here")
+    other = replace(wrote("memory.pickle", "model.pt"), files={"memory.pickle": Written("x", tuple(lines("loss 0.9")))})
+    assert said(other, known, spares)[0] == "DIFFERS"
+    same = wrote("memory.pickle", "model.pt", compared=("memory.pickle",))
+    assert "on cuda alone" not in said(same, known, spares)[1]
+
+
 # ---- the original on the same backend
 
 
@@ -203,10 +226,10 @@ def test_what_the_original_did_there_is_not_lost() -> None:
         "fails as the original does on cuda: ValueError: no 3 on cuda:0; the original works on mps",
     )
     cannot = outcome("", MPS, "original", exit=1, exception=VALUE_ERROR)
-    assert said(died, beside(cannot))[0] == "FAIL"
+    assert said(died, beside(cannot))[0] == "UNPORTED"
     assert said(died, beside(cannot, dead))[0] == "SKIPPED"
     on_cpu = outcome("loss 0.5000\n", MPS, "original", kernels=0)
-    assert said(outcome(way=MPS, kernels=0), beside(on_cpu))[0] == "FAIL"
+    assert said(outcome(way=MPS, kernels=0), beside(on_cpu))[0] == "UNPORTED"
     assert said(outcome(way=MPS, kernels=0), beside(original))[0] == "REGRESSED"
 
 
@@ -476,6 +499,8 @@ def test_numbers_are_those_that_count() -> None:
         ("PASS FAIL", 1),
         ("DIFFERS", 1),
         ("PASS REGRESSED", 1),
+        ("PASS UNPORTED", 2),
+        ("UNPORTED FAIL", 1),
         ("UNCOMPARED", 2),
         ("SKIPPED", 2),
         ("SKIPPED FAIL", 1),
@@ -561,6 +586,48 @@ def test_a_thread_that_dies_here_alone() -> None:
     assert said(outcome(**dies, tests={"a": "passed"}), base(tests={"a": "passed"}))[0] == "PASS"
 
 
+def test_children_that_the_program_ends_itself() -> None:
+    killed = {"stopped": {"python work.py": -9}}
+    assert said(outcome(**killed)) == (
+        "PASS",
+        "1 number equal to original on cuda; it ends `python work.py` by SIGKILL, which the original does not",
+    )
+    assert "ends" not in said(outcome(**killed), base(**killed))[1]
+    assert said(outcome(ended={"python work.py": -9}))[0] == "FAIL"
+
+
+def test_words_that_follow_from_what_the_device_computes() -> None:
+    def printed(text: str, way: Way = MPS, project: str = "rewritten", **about: Any) -> Outcome:
+        return replace(outcome(text, way, project, **about), words=worded(text))
+
+    text = "on cuda:0\nloss 0.5000\npredicted cat 3 times\n"
+    first = printed(text, CUDA, "original")
+
+    def known(altered: Outcome, first: Outcome = first) -> Baseline:
+        made = baseline(first, first)
+        return replace(made, evidence=evidence(made.reference, first, altered))
+
+    moved = known(printed(text.replace("cat", "dog").replace("0.5", "0.7"), CUDA, "original"))
+    lost = "stdout: the original's `predicted cat # times` is not there"
+    assert said(printed(text.replace("cat", "dog")), moved) == ("DIFFERS", lost)
+    assert said(printed(text.replace("cat", "dog")), moved, Limits(steps=1))[0] == "PASS"
+    same = said(printed(text.replace("cuda:0", "the GPU of this Mac")), moved)
+    assert same[0] == "PASS"
+    # words that no number of the device changes, a run that took another way, and the CPU's random numbers
+    stays = known(printed(text.replace("0.5", "0.7"), CUDA, "original"))
+    assert said(printed(text.replace("cat", "dog")), stays)[0] == "PASS"
+    dies = known(printed("", CUDA, "original", exit=1, exception=VALUE_ERROR))
+    assert "is not there" not in said(printed(text.replace("cat", "dog")), dies)[1]
+    drew = printed(text, CUDA, "original", random=2)
+    moved = known(printed(text.replace("cat", "dog").replace("0.5", "0.7"), CUDA, "original"), drew)
+    assert said(printed(text.replace("cat", "dog"), CPU), moved)[0] == "PASS"
+    # what the original prints on the same backend is what counts there
+    other = printed(text.replace("cat", "owl").replace("0.5", "0.8"), MPS, "original")
+    assert said(printed(text.replace("cat", "owl").replace("0.5", "0.8")), beside(other, moved))[0] == "PASS"
+    there = printed(text, MPS, "original")
+    assert said(printed(text.replace("cat", "dog")), beside(there, moved)) == ("REGRESSED", f"{lost}, on mps")
+
+
 LOG = "step 1 loss 0.5000\nstep 2 loss 0.4000\n"
 
 
@@ -627,21 +694,61 @@ def test_a_run_on_the_cpu_where_the_original_is_there_too() -> None:
     found, own = outcome(way=MPS, kernels=0), outcome(way=MPS, kernels=0, project="original")
     alone = "ran on the CPU: no kernel was launched on mps"
     assert said(found) == ("FAIL", alone)
-    assert said(found, replace(base(), elsewhere={"mps": own})) == ("FAIL", f"{alone}; so does the original there")
+    there = replace(base(), elsewhere={"mps": own})
+    assert said(found, there) == ("UNPORTED", f"{alone}; so does the original there")
+    assert of_rewritten(found, there, LIMITS).on_cpu  # the guards that sent it there are named
+    # in part, on the CPU with other numbers, without a file, or without a test of the original's there
+    known = baseline(worked(CUDA, products=400), worked(CUDA, products=400))
+    part = said(worked(MPS, products=40), replace(known, elsewhere={"mps": own}))
+    assert (part[0], part[1].rpartition("; ")[2]) == ("FAIL", "so does the original there")
+    assert said(outcome("loss 0.9", MPS, kernels=0), there)[0] == "REGRESSED"
+    wrote = replace(own, made=frozenset({"a.pt"}))
+    lost = "a.pt: written by the original on mps, not here"
+    assert said(found, replace(base(), elsewhere={"mps": wrote})) == ("REGRESSED", lost)
+    tested = outcome(way=MPS, kernels=0, project="original", tests={"a": "passed"})
+    assert said(found, replace(base(), elsewhere={"mps": tested}))[0] == "REGRESSED"
+
+
+def died(project: str = "rewritten", line: int | None = 7, error: str = "ValueError: no 3 on cuda:0") -> Outcome:
+    found = outcome(way=MPS, project=project, exit=1, tail=(error,))
+    return replace(found, diagnosis=Diagnosis("train.py", line, (), "")) if line else found
 
 
 def test_a_run_that_fails_where_the_original_does_too() -> None:
     """It is no regression, and says so; what runs is judged as if the original had not been there."""
-    died = {"exit": 1, "tail": ("ValueError: no",)}
-    found, own = outcome(way=MPS, **died), outcome(way=MPS, project="original", **died)
-    kind, reason = said(found, replace(base(), elsewhere={"mps": own}))
+    there = replace(base(), elsewhere={"mps": died("original")})
+    as_before = ("UNPORTED", "fails as the original does there: ValueError: no 4 on mps:0")
+    assert said(died(error="ValueError: no 4 on mps:0"), there) == as_before
+    assert "original" not in said(died())[1]
+    assert said(died(line=None), replace(base(), elsewhere={"mps": died("original", None)}))[0] == "UNPORTED"
+    # at another place, of something else, or with another status
+    kind, reason = said(died(line=9), there)
     assert (kind, reason.partition("; ")[2]) == ("FAIL", "the original fails there, too")
-    assert "original" not in said(found)[1]
-    other = outcome(way=MPS, project="original", exit=1, tail=("KeyError: 3",))
-    reason = said(found, replace(base(), elsewhere={"mps": other}))[1]
-    assert reason.endswith("; the original fails there, too, of something else: KeyError: 3")
-    passed = said(outcome(way=MPS), replace(base(), elsewhere={"mps": own}))
+    reason = said(died(), replace(base(), elsewhere={"mps": died("original", error="KeyError: 3")}))
+    assert reason[0] == "FAIL" and reason[1].endswith("; the original fails there, too, of something else: KeyError: 3")
+    assert said(replace(died(), exit=2), there)[0] == "FAIL"
+    passed = said(outcome(way=MPS), there)
     assert passed == ("PASS", "1 number within 0.001 of original on cuda")
+
+
+def test_a_run_that_is_ended_as_the_original_is() -> None:
+    def ended(exit: int | None, project: str = "rewritten") -> Outcome:
+        return outcome(way=MPS, project=project, exit=exit)
+
+    for exit, other in ((-6, -11), (None, -6)):
+        there = replace(base(), elsewhere={"mps": ended(exit, "original")})
+        assert said(ended(exit), there)[0] == "UNPORTED"
+        assert said(ended(other), there)[0] == "FAIL"
+
+
+def test_tests_that_fail_where_the_original_s_do_too() -> None:
+    def tested(project: str, **ends: str) -> Outcome:
+        return outcome("", MPS, project, exit=1, tail=("2 failed",), tests=ends)
+
+    known = base("", tests={"a": "passed", "b": "passed"})
+    there = replace(known, elsewhere={"mps": tested("original", a="failed", b="passed")})
+    assert said(tested("rewritten", a="failed", b="passed"), there)[0] == "UNPORTED"
+    assert said(tested("rewritten", a="passed", b="failed"), there)[0] == "FAIL"
 
 
 def test_what_the_original_prints_otherwise_each_time_is_no_regression() -> None:
@@ -685,6 +792,23 @@ def test_what_the_device_refuses_and_the_program_drops() -> None:
 def test_what_the_program_answers_is_counted() -> None:
     kind, reason = said(outcome(way=MPS, met=(met(End.ANSWERED, count=2), met(End.ANSWERED, by="train.py:20"))))
     assert kind == "PASS" and "3 calls refused that the program's own handlers answer" in reason
+
+
+def test_a_constant_in_place_of_what_the_device_computes() -> None:
+    constant = met(End.CONSTANT, count=3)
+    assert said(outcome(way=MPS, met=(constant,))) == (
+        "UNCOMPARED",
+        "mps refuses what runs on cuda, at train.py:12, 3 times: TypeError: no float64; the program goes on, as a "
+        "handler puts a constant in its place (train.py:14)",
+    )
+    # the original's own, there or on cuda; and other numbers are other numbers
+    assert said(outcome(way=MPS, met=(constant,)), base(met=(constant,)))[0] == "PASS"
+    there = outcome(way=MPS, project="original", met=(constant,))
+    assert said(outcome(way=MPS, met=(constant,)), replace(base(), elsewhere={"mps": there}))[0] == "PASS"
+    assert said(outcome("loss 0.9", MPS, met=(constant,)))[0] == "DIFFERS"
+    # nor does it agree with the original's there, where that does not need it
+    drew = replace(base(random=2), elsewhere={"mps": outcome("loss 0.9", MPS, "original")})
+    assert said(outcome("loss 0.9", MPS, met=(constant,)), drew)[0] == "DIFFERS"
 
 
 def test_what_the_original_drops_as_well_is_its_own() -> None:

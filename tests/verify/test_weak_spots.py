@@ -26,6 +26,7 @@ from torchmigrate.verify.verdict import Kind, exit_status
 
 PROBE = functools.cache(interpreter.probe)
 HERE = 'torch.device("cuda")', 'torch.accelerator.current_accelerator() or torch.device("cpu")'
+CHOICE = "torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
 HEAD = """
 import os, sys
 import torch
@@ -209,6 +210,40 @@ EACH = {
         (("print('device:', backend())", "print('device:', 'cuda')"),),
         Kind.REGRESSED,
     ),
+    # the original did it no better there
+    "a_choice_that_is_left_as_it_was": Weak(
+        MEAN + "print('done')\n",
+        r"ran on the CPU: no kernel .*; so does the original there; likely sent there by .*`torch\.cuda\.is_available",
+        (("print('done')", "print('ended')"),),
+        Kind.UNPORTED,
+    ),
+    "a_choice_that_is_left_for_all_but_a_copy": Weak(
+        f"DEVICE = {CHOICE}\nx, y = x.to(DEVICE), y.to(DEVICE)\n" + MEAN + "print('done')\n",
+        r"ran mostly on the CPU: 0% .*; so does the original there; likely sent there by .*`torch\.cuda\.is_available",
+        (("print('done')", "print('ended')"),),
+        Kind.UNPORTED,
+    ),
+    "a_choice_that_is_left_with_other_numbers": Weak(
+        MEAN,
+        "rewritten on mps: REGRESSED stdout line 1: ",
+        (
+            ("model(x)", "model(x * (2 if DEVICE.type[:2] == 'cp' else 1))"),
+            ("print(f'", 'print(f"'),
+            (":.4f}')", ':.4f}")'),
+        ),
+        Kind.REGRESSED,
+    ),
+    "a_line_that_is_left_as_it_was": Weak(
+        MEAN + "extra = torch.ones(2).cuda()\nprint('done')\n",
+        "rewritten on mps: UNPORTED fails as the original does there: AssertionError: Torch not compiled with CUDA",
+        (("print('done')", "print('ended')"),),
+        Kind.UNPORTED,
+    ),
+    "a_line_that_is_left_behind_one_that_was_mended": Weak(
+        "first = torch.ones(2).cuda()\n" + MEAN + "extra = torch.ones(2).cuda()\n",
+        "rewritten on mps: FAIL AssertionError: Torch not compiled with CUDA.*; the original fails there, too$",
+        (("first = torch.ones(2).cuda()", "first = torch.ones(2).to(DEVICE)"),),
+    ),
     # what nobody had thought of
     "a_thread_that_dies": Weak(
         "import threading\nresults = []\n"
@@ -308,6 +343,58 @@ EACH |= {
         Kind.DIFFERS,
     ),
 }
+WORDS = (
+    f"import json\nmodel = {NET}.to(DEVICE)\nout = model(x)\nprint(f'mean {{out.mean().item():.4f}}')\n"
+    "NAMES = [('cat', 'dog')[k % 2] for k in (out[:6, 0] > 0).long().tolist()]\n"
+)
+DIES = "WAYS = {'cuda': 1, 'cpu': 2}\n"
+EACH |= {
+    "words_that_a_device_decides": Weak(
+        WORDS + "print('predicted', *NAMES)\n",
+        "DIFFERS stdout: the original's `predicted (cat|dog) .*` is not there",
+        (("out[:6, 0] > 0", "-out[:6, 0] > 0"),),
+        Kind.DIFFERS,
+    ),
+    "words_that_a_file_holds": Weak(
+        WORDS + "json.dump({'mean': 1, 'names': NAMES}, open('out.json', 'w'))\n",
+        r"DIFFERS out\.json: the original's `.*(cat|dog).*` is not there",
+        (("out[:6, 0] > 0", "-out[:6, 0] > 0"),),
+        Kind.DIFFERS,
+        options={"globs": ("*.json",)},
+    ),
+    "a_step_at_exit_that_dies": Weak(
+        "import atexit\n" + MEAN + DIES + "atexit.register(lambda: WAYS[DEVICE.type])\n",
+        "a thread or process of it dies: KeyError: 'mps'",
+    ),
+    "a_finalizer_that_dies": Weak(
+        MEAN + DIES + "class Saver:\n    def __del__(self):\n        WAYS[DEVICE.type]\nsaver = Saver()\ndel saver\n",
+        "a thread or process of it dies: KeyError: 'mps'",
+    ),
+    "a_task_that_nobody_asks": Weak(
+        "import asyncio\n" + MEAN + DIES + "async def work():\n    return WAYS[DEVICE.type]\n"
+        "async def main():\n    task = asyncio.create_task(work())\n    await asyncio.sleep(0)\n"
+        "    await asyncio.sleep(0)\nasyncio.run(main())\n",
+        "a thread or process of it dies: KeyError: 'mps'",
+    ),
+    "a_checkpoint_that_lacks_a_part": Weak(
+        MEAN + "kept = {'mean': model(x).mean().cpu(), 'step': torch.ones(1)}\n"
+        "if DEVICE.type != 'cuda':\n    del kept['step']\ntorch.save(kept, 'out.pt')\n",
+        r"DIFFERS out\.pt: `step` is missing",
+        kind=Kind.DIFFERS,
+        options={"globs": ("*.pt",)},
+    ),
+    "a_tensor_that_numpy_reads_in_place": Weak(
+        "import numpy\n" + MEAN + "print(f'sum {model(x).detach().cpu().numpy().sum():.4f}')\n",
+        "FAIL RuntimeError: Unsupported device in DLTensor",
+        (("model(x).detach().cpu().numpy()", "numpy.from_dlpack(model(x).detach())"),),
+    ),
+    "memory_that_is_read_by_its_address": Weak(
+        "import ctypes, numpy\n" + MEAN + "out = model(x).detach()\nprint(f'sum {out.cpu().numpy().sum():.4f}')\n",
+        r"stdout line 2 does not come from mps: `sum ",
+        (("out.cpu().numpy()", "numpy.frombuffer((ctypes.c_char * 256).from_address(out.data_ptr()), numpy.float32)"),),
+        Kind.UNCOMPARED,
+    ),
+}
 # What the device refuses is caught, and what it was for is small beside the rest.
 SUM = "(x.double() @ x.double().T)[:2].sum()"
 SWALLOWED = {
@@ -370,6 +457,21 @@ SWALLOWED = {
         f"    print(f'mean {{{NET}.to(DEVICE)(x).mean().item():.4f}}')\n    pool = mp.get_context('spawn').Pool(1)\n"
         "    pool.apply_async(work, (1,)).wait()\n    pool.close()\n    pool.join()\n",
         r"at train\.py:\d+: TypeError: .*no code of the program hears of it",
+    ),
+    "by_a_worker_that_is_ended_with_its_pool": Weak(
+        WORK + "def work(k):\n    try:\n        return torch.ones(8, 8, device=D).double().sum().item()\n"
+        "    except TypeError:\n        pass\nif __name__ == '__main__':\n"
+        f"    print(f'mean {{{NET}.to(DEVICE)(x).mean().item():.4f}}')\n"
+        "    with mp.get_context('spawn').Pool(1) as pool:\n        pool.map(work, (1, 2))\n",
+        r"at train\.py:\d+: TypeError: .*a handler drops it",
+    ),
+    "by_a_constant_in_its_place": Weak(
+        WORK + "def work(k):\n    try:\n        return torch.ones(8, 8, device=D).double().sum().item()\n"
+        "    except TypeError:\n        return 64.0\nif __name__ == '__main__':\n"
+        f"    print(f'mean {{{NET}.to(DEVICE)(x).mean().item():.4f}}')\n"
+        "    with mp.get_context('spawn').Pool(1) as pool:\n        print(f'sums {sum(pool.map(work, (1, 2))):.4f}')\n",
+        r"at train\.py:\d+: TypeError: .*a handler puts a constant in its place",
+        kind=Kind.UNCOMPARED,
     ),
     "by_a_finalizer": Weak(
         MEAN + f"class Keeper:\n    def __del__(self):\n        self.kept = {SUM}\nkeeper = Keeper()\ndel keeper\n",
@@ -467,6 +569,57 @@ OTHERWISE = {
         "print(f'rmse {(out - y.cpu().double()).square().mean().sqrt().item():.4f}')\n"
     ),
 }
+WORKER = (
+    WORK + "def work(done):\n    done.put(torch.ones(4, device=D).sum().item())\n"
+    "    while D != 'cuda':\n        torch.ones(4).sum()\n"
+    "if __name__ == '__main__':\n"
+    f"    print(f'mean {{{NET}.to(DEVICE)(x).mean().item():.4f}}')\n"
+    "    context = mp.get_context('spawn')\n    done = context.Queue()\n"
+    "    child = context.Process(target=work, args=(done,))\n    child.start()\n"
+    "    print(f'sum {done.get():.4f}')\n    if D != 'cuda':\n        child.kill()\n    child.join()\n"
+)
+
+
+def test_a_worker_that_the_program_ends_itself_passes(judged: Callable[..., Result]) -> None:
+    original = HEAD + WORKER
+    result = judged(original, original.replace(*HERE), ("xpu",))
+    told = "\n".join(f"{v.run.name}: {v.kind.value} {v.reason}" for v in result.verdicts)
+    assert result.verdicts[-1].kind is Kind.PASS, told
+    assert "it ends `multiprocessing` by SIGKILL, which the original does not" in told
+
+
+QUIET = {
+    "words_that_name_the_device": (
+        WORDS + "print('running on', DEVICE, 'with', NAMES[0])\n"
+        "json.dump({'device': str(DEVICE), 'names': NAMES}, open('out.json', 'w'))\n"
+    ),
+    "words_that_only_one_machine_has": (
+        MEAN + "print('compiled' if DEVICE.type == 'cuda' else 'eager', 'mode')\n"
+        "print('best so far' if model(x).mean().item() > -9 else 'worse')\n"
+    ),
+    "an_exit_and_a_finalizer_that_both_have_to_themselves": (
+        "import atexit\n" + MEAN + "class Saver:\n    def __del__(self):\n        raise ValueError('closed')\n"
+        "saver = Saver()\ndel saver\natexit.register(lambda: 1 / 0)\n"
+    ),
+    "half_precision_of_the_device_s_own": (
+        f"model = {NET}.to(DEVICE)\nwith torch.autocast(DEVICE.type, torch.bfloat16):\n    out = model(x).float()\n"
+        "print(f'power {out.square().mean().item():.1f}')\nprint(f'mean {model(x).mean().item():.4f}')\n"
+    ),
+    "a_question_about_free_memory": (
+        MEAN + "try:\n    free = torch.cuda.mem_get_info()[0]\nexcept Exception:\n    free = 0\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_what_is_legal_passes_and_nothing_is_said(name: str, judged: Callable[..., Result]) -> None:
+    original = HEAD + QUIET[name]
+    result = judged(original, original.replace(*HERE), ("mps",), globs=("*.json",) if "json" in original else ())
+    told = "\n".join(f"{v.run.name}: {v.kind.value} {v.reason}" for v in result.verdicts)
+    assert exit_status(result.verdicts) == 0, told
+    assert "half precision" not in told, told
+
+
 # What a verdict has to say of a port that passes.
 SAID = {
     "prepared_on_the_cpu": Weak(
@@ -480,13 +633,23 @@ SAID = {
         "try:\n    kept.append(WAYS[DEVICE.type](x, 3))\nexcept Exception:\n    pass\n",
         "; no topk on mps$",
     ),
+    "half_precision_for_cuda_alone": Weak(
+        f"model = {NET}.to(DEVICE)\nwith torch.autocast('cuda', torch.bfloat16):\n    out = model(x).float()\n"
+        "print(f'power {out.square().mean().item():.1f}')\nprint(f'mean {model(x).mean().item():.4f}')\n",
+        "; 0% of its products in half precision, 50% of the original's",
+    ),
     "a_result_in_a_file_that_is_not_compared": Weak(
         MEAN + "with open('metrics.txt', 'w') as file:\n    print(F.mse_loss(model(x), y).item(), file=file)\n",
         r"1 file not compared \(metrics\.txt\): --compare does",
     ),
 }
 # These move to what is there in their originals, too: how those fare on the backend is what is asked.
-PORTABLE = {"a_device_of_its_own_lost", "an_answer_that_says_cuda"}
+PORTABLE = {
+    **dict.fromkeys(("a_device_of_its_own_lost", "an_answer_that_says_cuda"), HERE[1]),
+    **dict.fromkeys(("a_line_that_is_left_as_it_was", "a_line_that_is_left_behind_one_that_was_mended"), HERE[1]),
+    **dict.fromkeys(("a_choice_that_is_left_as_it_was", "a_choice_that_is_left_with_other_numbers"), CHOICE),
+    "a_choice_that_is_left_for_all_but_a_copy": HERE[1],
+}
 
 
 @pytest.fixture
@@ -537,7 +700,7 @@ def test_another_way_to_the_same_passes(name: str, judged: Callable[..., Result]
 @pytest.mark.parametrize("name", [*EACH, *(f"swallowed_{each}" for each in SWALLOWED)])
 def test_a_weak_port_is_found_out(name: str, judged: Callable[..., Result]) -> None:
     weak = EACH[name] if name in EACH else SWALLOWED[name.removeprefix("swallowed_")]
-    original = (HEAD.replace(*HERE) if name in PORTABLE else HEAD) + weak.program
+    original = HEAD.replace(HERE[0], PORTABLE.get(name, HERE[0])) + weak.program
     port = functools.reduce(lambda text, pair: text.replace(*pair), (HERE, *weak.port), original)
     assert port != original
     result = judged(original, port, (weak.on,), **weak.options)

@@ -34,6 +34,7 @@ _COLOURS = {
     Kind.FAIL: "red",
     Kind.DIFFERS: "magenta",
     Kind.REGRESSED: "red",
+    Kind.UNPORTED: "yellow",
     Kind.UNCOMPARED: "yellow",
     Kind.SKIPPED: "dim",
 }
@@ -168,7 +169,7 @@ def _table(rows: Sequence[Row], below: bool) -> Table:
 def _details(row: Row) -> Iterator[str]:
     """Yield the details of a failed run, unless it fails as the original does, and of a failed original."""
     outcome, kind = row.verdict.outcome, row.verdict.kind
-    shown = kind in (Kind.FAIL, Kind.REGRESSED) or row.verdict.run.project == "original"
+    shown = kind in (Kind.FAIL, Kind.REGRESSED, Kind.UNPORTED) or row.verdict.run.project == "original"
     if outcome is None or not shown or outcome.exit == 0:
         return
     yield f"\n{row.verdict.run.name} ({outcome.run.way.evidence}): {row.verdict.kind.value}"
@@ -222,7 +223,8 @@ def junit(result: Result, here: Path) -> str:
     """Return JUnit's XML: a test per run.
 
     A run that fails, differs or is worse than the original is a failure; where nothing is shown although it was to be,
-    an error; what was not run, or is not compared on the CPU alone, is skipped.
+    or the project works no better than before, an error; what was not run, or is not compared on the CPU alone, is
+    skipped.
     """
     table_rows = rows(result, here)
     root = xml.Element("testsuites", name="torchmigrate verify")
@@ -253,9 +255,9 @@ def _end_of_test(verdict: Verdict) -> str:
         return "failure"
     if verdict.kind is Kind.PASS:
         return ""
-    is_reference = verdict.run.project == "original"
+    is_meant = verdict.run.project == "original" or verdict.kind is Kind.UNPORTED
     uncompared = verdict.kind is Kind.UNCOMPARED and verdict.run.way.backend != "cpu"
-    return "error" if is_reference or uncompared else "skipped"
+    return "error" if is_meant or uncompared else "skipped"
 
 
 def _cell(text: str) -> str:

@@ -129,6 +129,12 @@ def named_devices(output: str) -> dict[str, frozenset[str]]:
     return found
 
 
+def worded(output: str) -> frozenset[str]:
+    """Return the forms of all lines that hold a word, as `shape` has them, without numbers and names of devices."""
+    found = (shape(text.rstrip("\r").rpartition("\r")[2]) for _, text in _without_warnings(output))
+    return frozenset(form for form in found if re.search(r"[^\W\d_]", form))
+
+
 def _parse_line(at: int, text: str) -> Line:
     text = text.rstrip("\r").rpartition("\r")[2]
     numbers: list[Number] = []
@@ -422,11 +428,15 @@ def comparable(expected: Reference, found: Sequence[Line], steps: int | None) ->
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A written file has a SHA-256 digest, its lines with numbers if it is text, else the place where it is `kept`."""
+    """A written file has a SHA-256 digest, its lines with numbers if it is text, else the place where it is `kept`.
+
+    `words`: the forms of its lines that hold words.
+    """
 
     digest: str
     lines: tuple[Line, ...] | None
     kept: str = ""
+    words: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,7 +500,7 @@ def _summarize(content: bytes, path: Path, keep: Path) -> Written:
     digest = hashlib.sha256(content).hexdigest()
     if len(content) <= _TEXT_LIMIT and b"\0" not in content[:4096]:
         with suppress(UnicodeDecodeError):
-            return Written(digest, tuple(lines(content.decode())))
+            return Written(digest, tuple(lines(content.decode())), words=worded(content.decode()))
     keep.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, keep)
     return Written(digest, None, str(keep))

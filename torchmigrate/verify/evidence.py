@@ -22,7 +22,7 @@ class Evidence:
     `places`: (line, number) of the reference. `checks`: the program itself notices, and ends in another way. `files`:
     those that were written with another content. `logged`: (shape, number) of lines of stderr, and of stdout where the
     original's is not the same twice. `constant`: places that were left out, as they stay the same whatever reaches the
-    device.
+    device. `words`: forms of lines, and where, that are not there then, as others are in their place.
     """
 
     places: frozenset[tuple[int, int]] = frozenset()
@@ -30,15 +30,20 @@ class Evidence:
     files: frozenset[str] = frozenset()
     logged: frozenset[tuple[str, int]] = frozenset()
     constant: bool = False
+    words: frozenset[tuple[str, str]] = frozenset()
 
     def __bool__(self) -> bool:
         return self.checks or bool(self.places or self.files or self.logged)
 
 
 def evidence(
-    expected: Reference, original: Outcome, altered: Outcome, arrays: Mapping[str, Arrays] | None = None
+    expected: Reference,
+    original: Outcome,
+    altered: Outcome,
+    arrays: Mapping[str, Arrays] | None = None,
+    again: Outcome | None = None,
 ) -> Evidence:
-    """Compare the original with a run of it that read altered values from the device."""
+    """Compare the original, and itself `again`, with a run of it that read altered values from the device."""
     groups = set(_moved(expected, altered))
     places = frozenset(
         (at, j)
@@ -56,7 +61,10 @@ def evidence(
         (behind_cut(expected, original.lines), behind_cut(expected, altered.lines)),
     )
     logged = frozenset(place for pair in pairs for place in _moved_in_log(*pair))
-    return Evidence(places, checks, files, logged)
+    ends_alike = altered.exit == original.exit and not altered.exception
+    steady = original.said if again is None else original.said & again.said
+    words = steady - altered.said if ends_alike else frozenset()
+    return Evidence(places, checks, files, logged, words=words)
 
 
 def may_be_constant(known: Evidence | None, expected: Reference) -> bool:
@@ -175,6 +183,16 @@ def less_work(outcome: Outcome, original: Outcome) -> str | None:
         if here is not None and there and here < enough * there:
             return f"{here / there:.0%} of the original's work{kind} on {outcome.run.way.backend}"
     return None
+
+
+def less_half(outcome: Outcome, original: Outcome) -> str | None:
+    """Return that a run that passes computes in float32 what the original does in half precision, if it does."""
+    if outcome.run.way.tier != original.run.way.tier or not (outcome.products and original.products):
+        return None
+    here, there = ((each.half_products or 0) / (each.products or 1) for each in (outcome, original))
+    if here >= _LEAST * there:
+        return None
+    return f"{here:.0%} of its products in half precision, {there:.0%} of the original's"
 
 
 # Which of these there are depends on the backend: updates and casts of many tensors at once, and memory that is filled.

@@ -18,7 +18,18 @@ from torchmigrate.torch_api.backends import having
 from torchmigrate.vcs.git_tree import VARIABLES
 from torchmigrate.verify import interpreter
 from torchmigrate.verify.backends import Way
-from torchmigrate.verify.compare import Line, Logged, Written, by_shape, lines, made, named_devices, shape, written
+from torchmigrate.verify.compare import (
+    Line,
+    Logged,
+    Written,
+    by_shape,
+    lines,
+    made,
+    named_devices,
+    shape,
+    worded,
+    written,
+)
 from torchmigrate.verify.migration import Origins
 from torchmigrate.verify.sandbox import Place, Project
 
@@ -136,8 +147,9 @@ class Outcome:
     stderr, else of stdout. `dropped`: bytes of stdout beyond those that are read. `given_ports`: those that the run was
     to use. `named`: the lines of stdout that name devices, by their shape. `logged`: the lines of stderr that hold
     numbers, by their shape. `swallowed`: what the device refused, for runs that came to their end. `made`: the files
-    that it made. `kernels` and the like: sums over all processes, None if nothing was counted (on hardware and the
-    CPU). `peak_bytes`: the most that one process held on one device.
+    that it made. `words`: the forms of the lines of stdout that hold words. `kernels` and the like: sums over all
+    processes, None if nothing was counted (on hardware and the CPU). `peak_bytes`: the most that one process held on
+    one device.
     """
 
     run: Run
@@ -155,6 +167,13 @@ class Outcome:
     logged: Logged = field(default_factory=dict)
     swallowed: tuple[Swallowed, ...] = ()
     made: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
+
+    @property
+    def said(self) -> frozenset[tuple[str, str]]:
+        """The forms of lines that hold words, of stdout and of files that are compared, and where they stand."""
+        written = {(name, form) for name, file in self.files.items() for form in file.words}
+        return frozenset({("stdout", form) for form in self.words} | written)
 
     @property
     def kernels(self) -> int | None:
@@ -175,6 +194,11 @@ class Outcome:
     def products(self) -> int | None:
         """Return the calls of matrix products, convolutions, attention and recurrent nets."""
         return _sum(self.reports, "products")
+
+    @property
+    def half_products(self) -> int | None:
+        """Return those of them that are computed in float16 or bfloat16."""
+        return _sum(self.reports, "half_products")
 
     @property
     def reads(self) -> int | None:
@@ -257,6 +281,12 @@ class Outcome:
         return {shape(text): text for text in texts}
 
     @property
+    def stopped(self) -> dict[str, str]:
+        """The children that the program ended by another signal than SIGTERM, and that signal, by their shape."""
+        ends = [end for report in self.reports for end in (report.get("stopped") or {}).items()]
+        return {shape(words): f"`{shorten(words, 60)}` by {_signal_name(-status)}" for words, status in ends}
+
+    @property
     def spread(self) -> int:
         """Return the number of devices that are some process's main one, on which it holds the most."""
         peaks = [report["peak_bytes"] for report in self.reports if any(report.get("peak_bytes") or ())]
@@ -332,6 +362,7 @@ def execute(run: Run, task: Task, place: Place, origins: Origins, stop: Event) -
         by_shape(lines(_read_output(err, place))),
         met,
         made(place.base, place.root),
+        worded(output),
     )
 
 

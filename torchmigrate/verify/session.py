@@ -150,14 +150,20 @@ class _Judged:
         self._compare_arrays()
 
     def _find_files(self) -> None:
-        """Raise UserError if the original comes to its end and writes no file that is to be compared."""
+        """Raise UserError if the original comes to its end and writes no file that an option names."""
         first = self.base.first
-        for pattern in self.request.globs if first and first.exit == 0 else ():
-            if not any(map(Globs([pattern]).match, first.files if first else ())):
-                raise UserError(
-                    f"--compare {pattern}: the original writes no such file",
-                    "patterns are relative to the project's top",
-                )
+        if first is None or first.exit != 0:
+            return
+        for option, patterns, found in (
+            ("--compare", self.request.globs, {*first.files}),
+            ("--only-on-cuda", self.request.limits.only_on_cuda, {*first.made, *first.files}),
+        ):
+            for pattern in patterns:
+                if not any(map(Globs([pattern]).match, found)):
+                    raise UserError(
+                        f"{option} {pattern}: the original writes no such file",
+                        "patterns are relative to the project's top",
+                    )
 
     def _compare_arrays(self) -> None:
         """Compare the binary files of all runs with those of the reference, in the interpreter that has torch."""
@@ -219,9 +225,8 @@ class _Judged:
             for run in self._rewritten()
             if run in self.done and (run.way.evidence, run.way.tier) == (way.evidence, way.tier)
         ]
-        passes = [
-            run for run in alike if verdict.of_rewritten(self.done[run], base, self.request.limits).kind is Kind.PASS
-        ]
+        limits = self.request.limits
+        passes = [run for run in alike if verdict.agrees(verdict.of_rewritten(self.done[run], base, limits), base)]
         first = [run for run in passes if run.way != way][:1]
         less = [run for run in passes if verdict.reads_less(self.done[run], base)]
         return [replace(run, purpose=self._purpose) for run in dict.fromkeys([*first, *less])]
@@ -258,7 +263,8 @@ class _Judged:
             return Baseline(why=cuda.way.skip, elsewhere=self._elsewhere(), again=self._elsewhere("repeat"))
         made = verdict.baseline(first, second)
         altered = [self.done.get(replace(cuda, purpose=purpose)) for purpose in ("fractions", "numbers")]
-        known = [evidence(made.reference, first, each, self.arrays) for each in altered if each and made.stands]
+        runs = [each for each in altered if each and made.stands]
+        known = [evidence(made.reference, first, each, self.arrays, second) for each in runs]
         found = next(filter(None, known), known[-1] if known else None)
         given = self.done.get(replace(cuda, purpose="inputs"))
         return replace(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from torchmigrate.base.globs import Globs
 from torchmigrate.base.text import counted, shorten
 from torchmigrate.torch_api.backends import having
 from torchmigrate.verify.compare import (
@@ -28,7 +29,16 @@ from torchmigrate.verify.compare import (
     shape,
     steady,
 )
-from torchmigrate.verify.evidence import Evidence, from_elsewhere, left_out, less_work, lost_spread, lost_work, size
+from torchmigrate.verify.evidence import (
+    Evidence,
+    from_elsewhere,
+    left_out,
+    less_half,
+    less_work,
+    lost_spread,
+    lost_work,
+    size,
+)
 from torchmigrate.verify.run import Outcome, Run, describe_exception
 
 if TYPE_CHECKING:
@@ -51,14 +61,16 @@ class Kind(str, Enum):
     """A verdict has one of these kinds.
 
     PASS: the program works, as far as the evidence goes. FAIL: it does not. DIFFERS: it runs with other results.
-    REGRESSED: the original worked there, and the rewritten project does not. UNCOMPARED: it ran to its end, but nothing
-    shows that its results are right. SKIPPED: nothing is shown.
+    REGRESSED: the original worked there, and the rewritten project does not. UNPORTED: it fails there, or runs on the
+    CPU, as the original does. UNCOMPARED: it ran to its end, but nothing shows that its results are right. SKIPPED:
+    nothing is shown.
     """
 
     PASS = "PASS"
     FAIL = "FAIL"
     DIFFERS = "DIFFERS"
     REGRESSED = "REGRESSED"
+    UNPORTED = "UNPORTED"
     UNCOMPARED = "UNCOMPARED"
     SKIPPED = "SKIPPED"
 
@@ -113,10 +125,21 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The user sets limits: the relative tolerance, and how many lines with numbers are compared (None: all)."""
+    """The user sets limits: the relative tolerance, and how many lines with numbers are compared (None: all).
+
+    `only_on_cuda`: patterns of files that other backends need not write.
+    """
 
     tolerance: float = 1e-3
     steps: int | None = None
+    only_on_cuda: tuple[str, ...] = ()
+
+    def spared(self, outcome: Outcome, original: Outcome) -> frozenset[str]:
+        """Return the files of the original on cuda that a run on another backend did not write, and need not."""
+        if not self.only_on_cuda or _same_device(outcome, original):
+            return frozenset()
+        missing = ({*original.made} | {*original.files}) - ({*outcome.made} | {*outcome.files})
+        return frozenset(filter(Globs(self.only_on_cuda).match, missing))
 
 
 def why_no_reference(outcome: Outcome) -> str | None:
@@ -188,6 +211,13 @@ def asks_for_original(verdict: Verdict) -> bool:
     return verdict.kind is not Kind.PASS or any(map(_foreign(outcome), outcome.named.values()))
 
 
+def agrees(found: Verdict, base: Baseline) -> bool:
+    """Return whether a run passes, or would but for a constant in place of what its device refuses."""
+    if found.kind is not Kind.UNCOMPARED or found.outcome is None:
+        return found.kind is Kind.PASS
+    return found.reason == _replaced(found.outcome, base)
+
+
 def reads_less(outcome: Outcome, base: Baseline) -> bool:
     """Return whether a run reads its device less often than the original, or was refused something."""
     fewer = base.first is not None and (outcome.reads or 0) < (base.first.reads or 0)
@@ -215,6 +245,8 @@ def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Bas
     if before.exit != wanted or before.exception:
         if verdict.kind is not Kind.FAIL:
             return verdict
+        if _dies_alike(outcome, before):
+            return replace(verdict, kind=Kind.UNPORTED, reason=f"fails as the original does there: {outcome.error}")
         ours, theirs = outcome.error or "", before.error or ""
         other = f", of something else: {theirs}" if theirs and shape(ours) != shape(theirs) else ""
         return replace(verdict, reason=f"{verdict.reason}; the original fails there, too{other}")
@@ -222,12 +254,15 @@ def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Bas
         return Verdict(outcome.run, Kind.REGRESSED, said, outcome)
     backend = outcome.run.way.backend
     alike = verdict.kind is Kind.SKIPPED and outcome.exit != wanted  # it fails as the original does, but on cuda
-    if alike or (verdict.kind is Kind.FAIL and (outcome.exit != wanted or before.kernels)):
+    if verdict.on_cpu and _is_on_cpu(before, base) and not lost_work(outcome, before):
+        verdict = replace(verdict, reason=f"{verdict.reason}; so does the original there")
+        if bool(outcome.kernels) != bool(before.kernels) or lost_work(before, outcome):
+            return verdict
+        verdict = replace(verdict, kind=Kind.UNPORTED)
+    elif alike or (verdict.kind is Kind.FAIL and (outcome.exit != wanted or before.kernels)):
         why = f"fails as the original does on cuda: {outcome.error}" if alike else verdict.reason
         return replace(verdict, kind=Kind.REGRESSED, reason=f"{why}; the original works on {backend}")
-    if verdict.on_cpu and _is_device_unused(before):
-        return replace(verdict, reason=f"{verdict.reason}; so does the original there")
-    if verdict.kind not in (Kind.DIFFERS, Kind.UNCOMPARED):
+    if verdict.kind not in (Kind.DIFFERS, Kind.UNCOMPARED, Kind.UNPORTED):
         return verdict
     if lost := lost_work(outcome, before):
         return Verdict(outcome.run, Kind.REGRESSED, lost, outcome)
@@ -240,8 +275,16 @@ def _judge_beside(verdict: Verdict, outcome: Outcome, before: Outcome, base: Bas
         return Verdict(outcome.run, Kind.REGRESSED, what, outcome, unlike=True)
     if logged := _compare_logged(outcome, base, tolerance, before)[0]:
         return Verdict(outcome.run, Kind.REGRESSED, f"{logged}, on {backend}", outcome)
+    if unsaid := _lost_words(outcome, base, limits, before):
+        return Verdict(outcome.run, Kind.REGRESSED, f"{unsaid}, on {backend}", outcome)
     if lost := _lost_tests(outcome, before):
         return Verdict(outcome.run, Kind.REGRESSED, lost, outcome)
+    if verdict.kind is Kind.UNPORTED:
+        file = lost_file(before.made, before.made, outcome.made)
+        what = f"{file}: written by the original on {backend}, not here"
+        return Verdict(outcome.run, Kind.REGRESSED, what, outcome) if file else verdict
+    if _replaced(outcome, base):
+        return verdict
     if verdict.kind is Kind.DIFFERS and outcome.exit == wanted and comparison.numbers and _shows(comparison, base):
         agreed = f"{counted(comparison.numbers, 'number')} within {limits.tolerance:g} of original on {backend}"
         return Verdict(outcome.run, Kind.PASS, agreed, outcome)
@@ -307,18 +350,26 @@ def _judge_swallowed(outcome: Outcome, base: Baseline) -> Verdict | None:
     """Judge a run in which the device refuses what the original's device does not, and the program goes on."""
     if not base.first or not base.stands or _is_device_unused(base.first):
         return None
-    bad = [met for met in _newly_swallowed(outcome, base) if met.end.name != "ANSWERED"]
+    bad = [met for met in _newly_swallowed(outcome, base) if met.end.name not in ("ANSWERED", "CONSTANT")]
     if outcome.tests:  # what a test runner catches is a failed test
         bad = [met for met in bad if met.end.name != "LOST"]
-    if not bad:
-        return None
+    return Verdict(outcome.run, Kind.FAIL, _describe_swallowed(bad, outcome), outcome) if bad else None
+
+
+def _replaced(outcome: Outcome, base: Baseline) -> str | None:
+    """Return what the device refuses and a constant of the program's stands for; None if nothing does."""
+    found = [met for met in _newly_swallowed(outcome, base) if met.end.name == "CONSTANT"]
+    return _describe_swallowed(found, outcome) if found else None
+
+
+def _describe_swallowed(bad: Sequence[Swallowed], outcome: Outcome) -> str:
     met, more = bad[0], len(bad) - 1
     how = f"{met.end.value}{f' ({met.by})' if met.by else ''}"
     also = f"; and {counted(more, 'other call')} so" if more else ""
     there = "refuses" if outcome.run.way.evidence != "cpu" else "cannot do"
     times = f", {met.count:,} times" if met.count > 1 else ""
     what = f"{outcome.run.way.backend} {there} what runs on cuda, at {met.at}{times}: {met.words}"
-    return Verdict(outcome.run, Kind.FAIL, f"{what}; the program goes on, as {how}{also}", outcome)
+    return f"{what}; the program goes on, as {how}{also}"
 
 
 def _newly_swallowed(outcome: Outcome, base: Baseline) -> list[Swallowed]:
@@ -342,6 +393,20 @@ def _fails_alike(outcome: Outcome, original: Outcome) -> bool:
     return bool(a and b and shape(describe_exception(a)) == shape(describe_exception(b)))
 
 
+def _dies_alike(outcome: Outcome, before: Outcome) -> bool:
+    """Return whether a run and the original's on the same backend die of the same error at the same place.
+
+    Or both are killed by the same signal, or are still running when their time is up.
+    """
+    if outcome.timed_out or before.timed_out:
+        return outcome.timed_out and before.timed_out
+    if not outcome.exit or outcome.exit != before.exit:
+        return False
+    places = {each.diagnosis and (each.diagnosis.path, each.diagnosis.line) for each in (outcome, before)}
+    errors = {shape(each.error or "") for each in (outcome, before)}
+    return outcome.exit < 0 or (len(places) == len(errors) == 1 and outcome.tests == before.tests)
+
+
 def _judge_device(outcome: Outcome, base: Baseline) -> Verdict | None:
     if base.first and base.stands and _is_device_unused(base.first):
         return Verdict(outcome.run, Kind.SKIPPED, f"nothing to show: {_UNUSED}", outcome)
@@ -355,6 +420,11 @@ def _judge_device(outcome: Outcome, base: Baseline) -> Verdict | None:
         return Verdict(outcome.run, Kind.FAIL, lost, outcome, on_cpu=True)
     lost = lost_spread(outcome, base.first)
     return Verdict(outcome.run, Kind.FAIL, lost, outcome) if lost else None
+
+
+def _is_on_cpu(before: Outcome, base: Baseline) -> bool:
+    """Return whether a run of the original on another backend than cuda did its work, or most of it, on the CPU."""
+    return _is_device_unused(before) or bool(base.first and base.stands and lost_work(before, base.first))
 
 
 def ends_unused(outcome: Outcome) -> bool:
@@ -384,19 +454,47 @@ def _judge_results(outcome: Outcome, base: Baseline, limits: Limits) -> Verdict:
     same = _same_device(outcome, base.first)
     tolerance = Tolerance(0.0 if same else limits.tolerance, same, limits.steps)
     comparison = compare(base.reference, outcome.lines, tolerance)
-    files, alike = compare_files(base.first.files, base.second.files, outcome.files, tolerance, base.arrays)
-    if lost := lost_file(base.first.made, base.second.made, outcome.made):
-        files = files or f"{lost}: written by the original, not here"
+    spared = limits.spared(outcome, base.first)
+    wanted = {name: file for name, file in base.first.files.items() if name not in spared}
+    again = {name: file for name, file in base.second.files.items() if name not in spared}
+    files, alike = compare_files(wanted, again, outcome.files, tolerance, base.arrays)
+    if lost := lost_file(base.first.made - spared, base.second.made, outcome.made):
+        hint = "" if same else " (--only-on-cuda, if no other backend has to)"
+        files = files or f"{lost}: written by the original, not here{hint}"
     tests = _lost_tests(outcome, base.first)
     if not comparison.difference and not files and not tests:
         logged, seen = _compare_logged(outcome, base, tolerance)
-        if logged:
-            return Verdict(outcome.run, Kind.DIFFERS, logged, outcome)
-        return _judge_agreement(outcome, base, comparison, tolerance, alike, seen)
+        if other := logged or _lost_words(outcome, base, limits):
+            return Verdict(outcome.run, Kind.DIFFERS, other, outcome)
+        return _with_spared(_judge_agreement(outcome, base, comparison, tolerance, alike, seen), spared)
     if not files and not tests and _draws_other_numbers(outcome, base.first):
         return _judge_shared(outcome, base, limits)
     what = f"stdout {comparison.difference}" if comparison.difference else files or tests
     return Verdict(outcome.run, Kind.DIFFERS, f"{what}{_random_hint(outcome, base.first)}", outcome)
+
+
+def _lost_words(outcome: Outcome, base: Baseline, limits: Limits, before: Outcome | None = None) -> str | None:
+    """Return a line of words that follows from what the device computes in the original, and is not there here.
+
+    `before`: a run of the original on the same backend; what it does not print either is not asked for.
+    """
+    if base.evidence is None or base.first is None or limits.steps is not None:
+        return None
+    if before is None and _draws_other_numbers(outcome, base.first):
+        return None
+    wanted = base.evidence.words if before is None else base.evidence.words & before.said
+    for where, form in sorted(wanted - outcome.said):
+        if where == "stdout" or where in outcome.files:
+            return f"{where}: the original's `{shorten(form, 60)}` is not there"
+    return None
+
+
+def _with_spared(found: Verdict, spared: frozenset[str]) -> Verdict:
+    """Say which files of the original's a run does not write, and need not."""
+    if not spared:
+        return found
+    said = f"{counted(len(spared), 'file')} written on cuda alone ({min(spared)})"
+    return replace(found, reason=f"{found.reason}; {said}")
 
 
 def _judge_agreement(
@@ -413,8 +511,8 @@ def _judge_agreement(
             alike = f"{counted(comparison.numbers, 'number')} as the original's{status}"
             why = f"{alike}, but none {_why_none_shows(comparison, base)}"
         return Verdict(outcome.run, Kind.UNCOMPARED, why, outcome)
-    if elsewhere := _from_elsewhere(comparison, outcome, base):
-        return Verdict(outcome.run, Kind.UNCOMPARED, elsewhere, outcome)
+    if found := _from_elsewhere(comparison, outcome, base) or _replaced(outcome, base):
+        return Verdict(outcome.run, Kind.UNCOMPARED, found, outcome)
     return Verdict(
         outcome.run, Kind.PASS, _describe_agreement(comparison, tolerance, base, outcome, len(files), logged), outcome
     )
@@ -530,12 +628,17 @@ def _describe_agreement(
         parts.append("it checks what the device computes")
     if lost := less_work(outcome, base.first):
         parts.append(lost)
+    if lost := less_half(outcome, base.first):
+        parts.append(lost)
     if missing := left_out(outcome, base.first):
         parts.append(missing)
     if logged:
         parts.append(f"{counted(logged, 'number')} on stderr as there")
     if answered := sum(met.count for met in _newly_swallowed(outcome, base)):
         parts.append(f"{counted(answered, 'call')} refused that the program's own handlers answer")
+    known = {form for original in (base.first, base.second) if original for form in original.stopped}
+    if stopped := next((text for form, text in outcome.stopped.items() if form not in known), None):
+        parts.append(f"it ends {stopped}, which the original does not")
     if passed := _passed(base.first):
         parts.append(f"{counted(passed, 'test')} passed as there")
     if files:
@@ -565,12 +668,15 @@ def _random_hint(outcome: Outcome, original: Outcome) -> str:
 def exit_status(verdicts: Sequence[Verdict]) -> int:
     """Return 0 if every run of the rewritten project that ran passed, 1 if one fails or differs, 2 if nothing is shown.
 
-    Without a reference nothing is, nor if the results of a run on a device are not compared.
+    Without a reference nothing is, nor if the results of a run on a device are not compared, nor on a backend where
+    the project works no better than before.
     """
     rewritten = [v for v in verdicts if v.run.project == "rewritten"]
     kinds = {v.kind for v in rewritten}
     if kinds & {Kind.FAIL, Kind.DIFFERS, Kind.REGRESSED}:
         return 1
+    if Kind.UNPORTED in kinds:
+        return 2
     uncompared = any(v.kind is Kind.UNCOMPARED and v.run.way.backend != "cpu" for v in rewritten)
     stands = all(v.kind is Kind.PASS for v in verdicts if v.run.project == "original")
     return 0 if Kind.PASS in kinds and stands and not uncompared else 2

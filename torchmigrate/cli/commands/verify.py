@@ -83,6 +83,9 @@ def verify(
     compare: Annotated[
         list[str] | None, Option(metavar="GLOB", help="Compare files that runs write, too. Repeatable.")
     ] = None,
+    only_on_cuda: Annotated[
+        list[str] | None, Option(metavar="GLOB", help="Files that only CUDA has to write. Repeatable.")
+    ] = None,
     env: Annotated[
         list[str] | None, Option(metavar="NAME=VALUE", help="Set a variable in all runs. Repeatable.")
     ] = None,
@@ -129,7 +132,7 @@ def verify(
         path,
         _command(command, path),
         _backends(names),
-        Limits(tolerance, steps),
+        Limits(tolerance, steps, tuple(only_on_cuda or ())),
         timeout,
         count,
         tuple(compare or ()),

@@ -26,9 +26,13 @@ _SAYS = {
 
 
 class End(Enum):
-    """The end says what became of an exception: the program answers it, or not, or as the original does not."""
+    """The end says what became of an exception: the program answers it, or not, or as the original does not.
+
+    A number in place of what the device should have computed is no answer that shows anything.
+    """
 
     ANSWERED = "the program's own handler says what to do"
+    CONSTANT = "a handler puts a constant in its place"
     SILENT = "a handler drops it"
     ADDED = "a handler takes it that the original does not have"
     LEFT = "a handler leaves the device, which the original's does not"
@@ -94,6 +98,8 @@ def _follow(record: dict[str, Any], origin: Origins) -> Swallowed | None:
             else:
                 found = origin(file, catch.line)
                 end, by = _end_of(catch, file, origin), f"{found.path}:{found.line}" if found else ""
+                if end is End.CONSTANT and _asks_the_machine(record["frames"]):
+                    end = End.ANSWERED
             if catch.certain:
                 return made(end, by) if end else None
             perhaps = perhaps or (end, by)
@@ -176,6 +182,8 @@ def _end_of(catch: _Catch, file: str, origin: Origins) -> End:
         return End.ANSWERED if _notes_success(catch) else End.SILENT
     if _leaves_device(catch.handler) and not _leaves_device(before):
         return End.LEFT
+    if _puts_constant(catch.handler.body, catch.whole):
+        return End.CONSTANT
     if not _is_silent(catch.handler.body, catch.whole) or _notes_success(catch) or _tries_another_way(catch):
         return End.ANSWERED
     return End.SILENT
@@ -213,6 +221,56 @@ def _leaves_device(handler: ast.AST) -> bool:
         or (isinstance(node, ast.Constant) and node.value == "cpu")
         for node in ast.walk(handler)
     )
+
+
+def _asks_the_machine(frames: Sequence[dict[str, Any]]) -> bool:
+    """Return whether what was refused is a question about the device (its free memory): a constant answers that."""
+    places = ((str(frame["file"]).replace("\\", "/"), frame["function"]) for frame in frames)
+    return any("/torch/cuda/" in file and function != "_lazy_init" for file, function in places)
+
+
+def _puts_constant(body: Block, whole: ast.stmt) -> bool:
+    """Return whether a handler gives a number where the block gives what it has computed: to whom it gives that."""
+    assert isinstance(whole, ast.Try)
+    computed = {form for each in (*whole.body, *whole.orelse) for form, value in _given(each) if not _is_number(value)}
+    return any(form in computed and _is_number(value) for each in body for form, value in _given(each))
+
+
+def _given(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the values that a statement and those below it assign, return or append, and where each goes."""
+    for node in _walk(statement):
+        if isinstance(node, ast.Return) and node.value is not None:
+            yield "return", node.value
+        elif isinstance(node, ast.Assign):
+            yield from ((ast.dump(target), node.value) for target in node.targets)
+        elif isinstance(node, (ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+            yield ast.dump(node.target), node.value
+        elif isinstance(node, ast.Call) and _last_name(node.func) == "append" and len(node.args) == 1:
+            yield ast.dump(node.func), node.args[0]
+
+
+_MADE_OF_NUMBERS = {"float", "tensor", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like"}
+
+
+def _is_number(value: ast.expr) -> bool:
+    """Return whether an expression is a number, or a tensor or a tuple of such: `0.0`, `torch.zeros(3)`."""
+    if isinstance(value, ast.UnaryOp):
+        return _is_number(value.operand)
+    if isinstance(value, ast.Constant):
+        return isinstance(value.value, (int, float)) and not isinstance(value.value, bool)
+    if isinstance(value, (ast.Tuple, ast.List)):
+        return bool(value.elts) and all(map(_is_number, value.elts))
+    if isinstance(value, ast.Attribute):
+        return value.attr in ("nan", "inf")
+    return isinstance(value, ast.Call) and _last_name(value.func) in _MADE_OF_NUMBERS and not _names_data(value)
+
+
+def _names_data(call: ast.Call) -> bool:
+    """Return whether `torch.tensor(...)` or `float(...)` is given anything but constants."""
+    if _last_name(call.func) not in ("float", "tensor"):
+        return False
+    first = call.args[0] if call.args else None
+    return not (first is not None and (_is_number(first) or isinstance(first, ast.Constant)))
 
 
 def _is_silent(body: Block, whole: ast.stmt) -> bool:

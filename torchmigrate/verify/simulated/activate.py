@@ -31,8 +31,8 @@ def statistics() -> dict[str, Any]:
     """Return this process's counts, {} without simulation.
 
     "kernels", "random_kernels" and, by name, "operators": how often; "elements" of all tensors that kernels took or
-    gave, "products": those of matrix products and the like; "parameter_bytes": the most;
-    "reads" by the host; "altered" tensors that reached the device; "peak_bytes" of each device.
+    gave, "products": those of matrix products and the like, "half_products" in half precision; "parameter_bytes": the
+    most; "reads" by the host; "altered" tensors that reached the device; "peak_bytes" of each device.
     """
     return _statistics[0]() if _statistics else {}
 
@@ -68,7 +68,7 @@ def _listen(ops: Any) -> None:
     atexit.register(ops.listen, 0)  # no Python is called when it is gone
 
 
-_WORK = ("elements", "products", "parameter_bytes", "reads", "altered")
+_WORK = ("elements", "products", "parameter_bytes", "reads", "altered", "half_products")
 
 
 def _read_counts(ops: Any, count: int) -> dict[str, Any]:

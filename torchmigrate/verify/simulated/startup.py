@@ -94,6 +94,7 @@ def _steps_of_recorder(settings: Settings) -> dict[str, Step]:
         "unittest.result": process_report.watch_unittest,
         "multiprocessing.popen_fork": process_report.watch_processes,
         "torch.distributed.rendezvous": process_report.watch_rendezvous,
+        "asyncio.base_events": process_report.watch_tasks,
     }
 
 

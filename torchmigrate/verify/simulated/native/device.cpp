@@ -94,7 +94,7 @@ std::vector<std::string> counts() {
 int64_t random_count() { return random_kernels; }
 std::vector<int64_t> work() {
   std::lock_guard<std::mutex> lock(mutex);
-  return {work_done.elements, work_done.products, most_parameter_bytes, reads, altered};
+  return {work_done.elements, work_done.products, most_parameter_bytes, reads, altered, work_done.half_products};
 }
 int64_t peak_bytes(int64_t i) {
   std::lock_guard<std::mutex> lock(mutex);

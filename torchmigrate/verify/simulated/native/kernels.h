@@ -312,7 +312,11 @@ inline void count_work(const Call& call) {
     if (cpu.layout() == kStrided && !cpu.is_nested()) elements += cpu.numel();
   std::lock_guard<std::mutex> lock(mutex);
   work_done.elements += elements;
-  if (is_product(call.name)) work_done.products += multiplied(call, elements);
+  if (!is_product(call.name)) return;
+  auto amount = multiplied(call, elements);
+  work_done.products += amount;
+  auto half = [](auto& pair) { return pair.second.scalar_type() == kHalf || pair.second.scalar_type() == kBFloat16; };
+  if (std::any_of(call.aliases.pairs.begin(), call.aliases.pairs.end(), half)) work_done.half_products += amount;
 }
 
 // Alters what the host reads from the device, and leaves truth values alone, on which loops may turn.

@@ -51,6 +51,7 @@ inline int64_t random_kernels = 0;
 struct Amount {
   int64_t elements = 0;  // of all tensors that kernels read or wrote
   int64_t products = 0;  // of matrix products, convolutions, attention and recurrent nets: `multiplied`
+  int64_t half_products = 0;  // those of float16 and bfloat16
 };
 inline Amount work_done;
 inline int64_t reads = 0;    // how often the host read from the device

@@ -64,6 +64,21 @@ def _recording(method: Callable[..., Any], outcome: str) -> Callable[..., Any]:
     return recording
 
 
+def watch_tasks() -> None:
+    """Record exceptions of tasks that nobody asks for; call it when `asyncio.base_events` is imported."""
+    loop: Any = sys.modules["asyncio.base_events"].BaseEventLoop
+    handle = loop.default_exception_handler
+    if hasattr(handle, "__wrapped__"):
+        return
+
+    @functools.wraps(handle)
+    def recording(self: Any, context: dict[str, Any]) -> Any:
+        _remember_own(context.get("exception"), "in thread, as a task")
+        return handle(self, context)
+
+    loop.default_exception_handler = recording
+
+
 def watch_rendezvous() -> None:
     """Record the ports at which process groups meet; call it when `torch.distributed.rendezvous` is imported."""
     rendezvous: Any = sys.modules["torch.distributed.rendezvous"]
@@ -107,7 +122,8 @@ def refused(kind: str, message: str) -> None:
     with contextlib.suppress(Exception):
         if _process is not None:
             stack = (*_stack(_waiting_for_backward()), *_stack(sys._getframe(1)))
-            _process.refuse(kind, message[:_LONGEST_MESSAGE], stack)
+            if _process.refuse(kind, message[:_LONGEST_MESSAGE], stack) and len(_process.refused) <= _MOST:
+                write()  # at once: a pool ends its workers by a signal
 
 
 _SIMULATION = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -190,12 +206,17 @@ class _Process:
         self.tests: dict[str, str] = {}
         self.ports: list[int] = []
         self.ended: dict[str, int] = {}  # the status of children for which it is not 0, by their command
+        self.stopped: dict[str, int] = {}  # that of children to which this process sent the signal that ended them
+        self.signals: dict[int, set[int]] = {}  # the signals that it sent, by the process or group that it sent them to
         self.refused: dict[tuple[str, str, tuple[_Step, ...]], int] = {}  # how often, by what the device said and where
 
-    def refuse(self, kind: str, message: str, stack: tuple[_Step, ...]) -> None:
+    def refuse(self, kind: str, message: str, stack: tuple[_Step, ...]) -> bool:
+        """Record a refusal, and return whether it is the first of its kind and place."""
         key = (kind, message, stack)
-        if key in self.refused or len(self.refused) < _MOST_REFUSALS:
+        known = key in self.refused
+        if known or len(self.refused) < _MOST_REFUSALS:
             self.refused[key] = self.refused.get(key, 0) + 1
+        return not known
 
 
 _process: _Process | None = None
@@ -226,6 +247,8 @@ def install(settings: Settings) -> None:
         os.environ["PYTEST_PLUGINS"] = ",".join(filter(None, (plugins, __name__)))
     if "multiprocessing.popen_fork" in sys.modules:
         watch_processes()
+    if "asyncio.base_events" in sys.modules:
+        watch_tasks()
     if "torch" in sys.modules:
         torch_imported()
 
@@ -254,6 +277,17 @@ def torch_imported() -> None:
 def remember(error: BaseException | None, where: str) -> None:
     """Record an exception that does not end this process; `where` says in words where it was raised."""
     _add(error, where, ends=False)
+
+
+def _remember_own(error: BaseException | None, where: str) -> None:
+    """Record such an exception if code of the project raised it, or passed it on: libraries drop some of their own."""
+    if error is None or _process is None or any(str(error)[:_LONGEST_MESSAGE] == key[1] for key in _process.refused):
+        return  # what the device refuses is told with its place
+    trace, project = error.__traceback__, _process.project
+    while trace is not None and not is_own(trace.tb_frame.f_code.co_filename, project):
+        trace = trace.tb_next
+    if trace is not None:
+        remember(error, where)
 
 
 def note(text: str) -> None:
@@ -293,6 +327,7 @@ def _report(process: _Process) -> dict[str, Any]:
         "tests": process.tests,
         "ports": process.ports,
         "ended": process.ended,
+        "stopped": process.stopped,
         "refused": [_refusal(key, count) for key, count in process.refused.items()],
         "files": _own_files(process.project),
     }
@@ -314,7 +349,7 @@ def _own_files(project: str) -> list[str]:
     return sorted(file for file in files if os.path.isfile(file) and is_own(file, project))
 
 
-_COUNTS = ("kernels", "random_kernels", "elements", "products", "reads", "altered")
+_COUNTS = ("kernels", "random_kernels", "elements", "products", "half_products", "reads", "altered")
 
 
 def _statistics() -> dict[str, Any]:
@@ -385,17 +420,27 @@ def _watch_uncaught() -> None:
         remember(uncaught.exc_value, f"in thread {getattr(uncaught.thread, 'name', '')}")
         of_threads(uncaught)
 
-    sys.excepthook, threading.excepthook = excepthook, thread_excepthook
+    unraisable = sys.unraisablehook
+
+    def unraisablehook(lost: Any) -> None:
+        if not sys.is_finalizing():
+            _remember_own(lost.exc_value, "in thread, where nobody can catch it")  # in `__del__` and at exit
+        unraisable(lost)
+
+    sys.excepthook, threading.excepthook, sys.unraisablehook = excepthook, thread_excepthook, unraisablehook
 
 
 def _watch_ends_of_children() -> None:
     """Record the children that end with another status than 0, whatever they are: they may say nothing themselves.
 
-    SIGTERM does not count, by which parents end their children.
+    SIGTERM does not count, by which parents end their children; of another signal that this process sent itself it is
+    recorded that it did.
     """
     import subprocess
 
     _watch_status(subprocess.Popen, "_handle_exitstatus", lambda child: child.args)
+    for name in ("kill", "killpg"):
+        _watch_signals(name)
     system = os.system
 
     @functools.wraps(system)
@@ -405,6 +450,22 @@ def _watch_ends_of_children() -> None:
         return status
 
     os.system = recording
+
+
+def _watch_signals(name: str) -> None:
+    """Record what is sent by a function of `os`."""
+    send = getattr(os, name, None)
+    if send is None:
+        return
+
+    @functools.wraps(send)
+    def sending(target: Any, number: Any, /) -> None:
+        with contextlib.suppress(Exception):
+            if _process is not None:
+                _process.signals.setdefault(int(target), set()).add(int(number))
+        send(target, number)
+
+    setattr(os, name, sending)
 
 
 def watch_processes() -> None:
@@ -420,20 +481,21 @@ def _watch_status(owner: Any, name: str, words: Callable[[Any], Any]) -> None:
     @functools.wraps(method)
     def recording(self: Any, *args: Any, **options: Any) -> Any:
         result = method(self, *args, **options)
-        _add_end(words(self), self.returncode)
+        _add_end(words(self), self.returncode, self.pid)
         return result
 
     setattr(owner, name, recording)
 
 
-def _add_end(words: Any, status: int | None) -> None:
+def _add_end(words: Any, status: int | None, pid: int = 0) -> None:
     with contextlib.suppress(Exception):
         if _process is not None and status not in (None, 0, -signal.SIGTERM):
             parts = [words] if isinstance(words, (str, bytes, os.PathLike)) else list(words)
             text = " ".join(
                 os.path.basename(os.fsdecode(part)) if os.path.isabs(part) else os.fsdecode(part) for part in parts
             )
-            _process.ended.setdefault(text[:_LONGEST_MESSAGE], status)
+            sent = status is not None and -status in _process.signals.get(pid, ())
+            (_process.stopped if sent else _process.ended).setdefault(text[:_LONGEST_MESSAGE], status)
 
 
 def _watch_sys_exit() -> None:
