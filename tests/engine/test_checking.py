@@ -1134,6 +1134,26 @@ def forward(run, partition, *args):
             stream = torch.cuda.Stream(device=device)
     return run(*args)
 """,
+    "a table is filled by what cannot be followed": """import torch
+def evaluate(settings):
+    print(settings["id"])
+def main(options):
+    settings = {"split": "val", "id": "1"}
+    if torch.cuda.is_available():
+        settings = {"split": "val"}
+        settings.update(vars(options))
+    evaluate(settings)
+    model = torch.nn.Linear(2, 2)
+    if torch.cuda.is_available():
+        model.cuda()
+""",
+    "no tensor has a type of CUDA elsewhere": """import torch
+class Net(torch.nn.Module):
+    def forward(self, x):
+        if isinstance(x.data, torch.cuda.FloatTensor) and self.count > 1:
+            return self.main(x)
+        return self.main(x.contiguous())
+""",
     "what may be a device keeps its attributes": """import torch
 class Optimizer:
     def __init__(self, groups):

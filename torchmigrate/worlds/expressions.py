@@ -435,7 +435,8 @@ class Expressions(External):
         if isinstance(atom, Table):
             if isinstance(key, Const):
                 hits = [v for k, v in atom.items if k == key]
-                if not hits and atom.items:
+                is_written = isinstance(node.slice, ast.Constant) and device_of(key) is None  # no edit changes it
+                if not hits and atom.items and not is_written:
                     self.seen.add(LOST, self.place(node, frame), one(key, edits), state.path)
                 return hits[-1] if hits else NOTHING if atom.items else UNKNOWN
             if isinstance(key, Unknown) and _is_a_type(node.slice) and self._lacks_device(atom):
@@ -1008,20 +1009,14 @@ def _asks_for_cuda(op: ast.cmpop, left: tuple[ast.AST, Atom], right: tuple[ast.A
     """
     if isinstance(op, (ast.In, ast.NotIn)):
         items = right[1].items if isinstance(right[1], Items) else ()
-        if items and _is_typename(left[0]) and all(_is_type_of_cuda(atom) for item in items for atom in item):
+        if items and _is_typename(left[0]) and all(values.is_type_of_cuda(atom) for item in items for atom in item):
             return True
         sides = [(*right, left[1])]
     else:
         sides = [(*left, right[1]), (*right, left[1])]
-        if any(_is_typename(node) and _is_type_of_cuda(other) for node, _, other in sides):
+        if any(_is_typename(node) and values.is_type_of_cuda(other) for node, _, other in sides):
             return True
     return any(atom == Unknown("tensor") and _is_place(node) and _names_cuda(other) for node, atom, other in sides)
-
-
-def _is_type_of_cuda(atom: Atom) -> bool:
-    """Return whether an atom is the name of a tensor type of CUDA: "torch.cuda.HalfTensor"."""
-    text = atom.value if isinstance(atom, Const) else None
-    return isinstance(text, str) and text.startswith("torch.cuda.") and text.endswith("Tensor")
 
 
 @remembered

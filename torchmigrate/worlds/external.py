@@ -508,8 +508,11 @@ class External(ABC):
         return join(const(True, every), const(False, every))
 
     def _is_instance(self, value: Value, kinds: Value) -> Value:
-        named = [a.name for a in kinds if isinstance(a, Named)]
-        named += [b.name for a in kinds if isinstance(a, Items) for v in a.items for b in v if isinstance(b, Named)]
+        listed = (b for a in kinds if isinstance(a, Items) for v in a.items for b in v)
+        atoms = [atom for atom in (*kinds, *listed) if isinstance(atom, Named)]
+        named = [atom.name for atom in atoms]
+        if atoms and all(map(values.is_type_of_cuda, atoms)) and not self.ask(World.is_cuda):
+            return const(False)  # no tensor is there
         found: list[Value] = []
         for atom, edits in value.atoms.items():
             if isinstance(atom, Const) and named:

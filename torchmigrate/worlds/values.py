@@ -434,6 +434,12 @@ def device_text(device: Device) -> str:
     return device.type if device.index is None else f"{device.type}:{device.index}"
 
 
+def is_type_of_cuda(atom: Atom) -> bool:
+    """Return whether an atom is a tensor type of CUDA, or the name of one: "torch.cuda.HalfTensor"."""
+    text = atom.name if isinstance(atom, Named) else atom.value if isinstance(atom, Const) else None
+    return isinstance(text, str) and text.startswith("torch.cuda.") and text.endswith("Tensor")
+
+
 def truth(atom: Atom) -> bool | None:
     """Return whether an atom is true, or None if that is unknown."""
     match atom:
