@@ -83,6 +83,16 @@ PLACES = {
         {"models/vgg.py": ("accel.py", "import accel"), "models/resnet.py": ("accel.py", "import accel")},
         [(".", "main.py")],
     ),
+    "a module that nobody imports, among those that import each other by name": (
+        {
+            "src/__init__.py": "",
+            "src/main.py": "import utility\nif __name__ == '__main__':\n    print()",
+            "src/utility.py": "f = 1",
+            "src/loader.py": "class Loader: pass",
+        },
+        {"src/utility.py": ("src/accel.py", "import accel"), "src/loader.py": ("src/accel.py", "import accel")},
+        [("src", "main.py"), ("src", "loader.py")],
+    ),
     "modules of a folder that nothing names": (
         {
             "models/vgg.py": "class Model: pass",

@@ -220,8 +220,13 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
     while index.is_package(os.path.dirname(top)):
         top = os.path.dirname(top)
     installed = installed_above(index, directory)
-    if runs_itself(index, path) or index.is_named_beside(path):
-        statement = _EITHER if installed or top in index.tops else "import {0}"
+    is_named = bool(installed) or top in index.tops
+    if (
+        runs_itself(index, path)
+        or index.is_named_beside(path)
+        or (directory in index.folders_of_scripts and not is_named)
+    ):
+        statement = _EITHER if is_named else "import {0}"
         return Placement(system.joined(directory, f"{helper}.py"), statement.format(helper, "."))
     if top in index.tops and not installed:
         return _absolute(index, os.path.dirname(top), (os.path.basename(top),), helper)

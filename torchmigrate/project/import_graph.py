@@ -179,6 +179,13 @@ class ImportIndex:
         """Return whether a file of the same folder imports a module of this one's name, which a script finds here."""
         return (os.path.dirname(path), os.path.basename(path).removesuffix(".py")) in self._named_plainly
 
+    @cached_property
+    def folders_of_scripts(self) -> frozenset[str]:
+        """Return the folders whose files import each other by one name: they are run from there."""
+        uses = ((os.path.dirname(path), use) for path, uses in self.importers.items() for use in uses)
+        plain = ((folder, use) for folder, use in uses if not use.relative and len(use.dotted) == 1)
+        return frozenset(folder for folder, use in plain if os.path.dirname(use.importer) == folder)
+
     def _targets(self, path: str, item: Import) -> Iterator[tuple[str, Use]]:
         """Yield the files of the project that an import statement may import, with how it names them."""
         parts = tuple(p for p in item.module.split(".") if p)
