@@ -24,6 +24,14 @@ def test_a_script_gets_one_variable_above_the_first_use(rules: DispatchTable) ->
     )
 
 
+def test_functions_below_a_variable_use_it_where_one_above_is_called_too_early(rules: DispatchTable) -> None:
+    """f is called above the variable, so it asks for itself; g, which is defined below it, needs none of its own."""
+    moves = "{0}x.cuda()\n{0}y.cuda()\n{0}z.cuda()"
+    done = plainly(rules, f"def f(a):\n    a.cuda()\nf(1)\n{moves.format('')}\ndef g(x, y, z):\n{moves.format('    ')}")
+    assert done.count("accel.device()") == 2
+    assert done.startswith("def f(a):\n    a.to(accel.device())\nf(1)\ndevice = accel.device()\n")
+
+
 @pytest.mark.parametrize(
     "text, at",
     [

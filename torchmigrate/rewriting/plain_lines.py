@@ -350,9 +350,9 @@ def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, a
     steps = {call: _steps(module, call) for call in calls}
     outer = {call: next((s for s in steps[call] if isinstance(s, FUNCTIONS)), None) for call in calls}
     groups = [] if _looks_into_scopes(module, None) else list(_of_script(module, calls, steps, outer, enough))
-    shared = {call for group, _ in groups for call in group}
-    for function in dict.fromkeys(outer.values()):
-        own = [call for call in calls if outer[call] is function and call not in shared]
+    functions = [] if groups else dict.fromkeys(outer.values())  # those below a global variable take that first
+    for function in functions:
+        own = [call for call in calls if outer[call] is function]
         if function is None or len(own) < enough or _looks_into_scopes(module, function):
             continue
         if not _speaks_of(module, function, _NAME):
