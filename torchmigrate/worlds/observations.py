@@ -64,9 +64,8 @@ class Observations:
         # what never gets past itself: where it begins, and the offset at which its block ends
         self.stops: dict[ast.stmt, tuple[Place, int]] = {}
         self.passed: set[ast.stmt] = set()  # what was seen to get past itself
-        self.flags: dict[
-            Place, tuple[str, str]
-        ] = {}  # where a test only reads a name: its function's key, and the name
+        # where a test only reads a name: its function's key, and the name
+        self.flags: dict[Place, tuple[str, str]] = {}
         self.entries: dict[str, Entry] = {}  # the functions that were entered, by key
         self.tests: set[tuple[Place, int]] = set()  # and where those begin and end that are tests, each a program
         self.used: set[int] = set()  # edits whose values torch itself gets
