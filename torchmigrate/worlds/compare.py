@@ -236,8 +236,9 @@ def _deaths(world: World, old: Observations, new: Observations, dying: Dying) ->
                 continue
             before = old.get(kind, place)
             key = kind, place
-            comes_to_run = any(key in was and key not in now for was, now in _only_assumed(old, new))
-            comes_to_run = comes_to_run and place not in new.made
+            comes_to_run = place not in new.made and any(
+                key in was and key not in now for was, now in _only_assumed(old, new)
+            )
             loses_fallback = before is not None and not _all_cuda(before) and _all_cuda(value)
             if before is not None and (kind == DEATH or _is_cuda(before)) and not (comes_to_run or loses_fallback):
                 continue

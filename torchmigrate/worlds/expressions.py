@@ -421,9 +421,8 @@ class Expressions(External):
 
     def _comes_with_another(self, key: Atom, table: Atom, tables: Sequence[Table]) -> bool:
         """Return whether a key that tells no device is missing in one of several tables, and in another it is not."""
-        if table not in tables or device_of(key) is not None or key in _keys(table):
-            return False
-        return any(key in _keys(each) for each in tables)
+        holding = [each for each in tables if any(key == known for known, _ in each.items)]
+        return bool(holding) and table in tables and table not in holding and device_of(key) is None
 
     def _item(self, atom: Atom, key: Atom, node: ast.Subscript, state: State, frame: Frame, edits: Edits) -> Value:
         """Return an item; `edits` are those that the table and the key depend on."""
@@ -885,10 +884,6 @@ class Expressions(External):
     def place(self, node: ast.AST, frame: Frame) -> Place:
         """Return where a node ends in the original file: the same in both versions, and for each call of a chain."""
         return frame.file.path, frame.file.original(frame.file.span(node)[1])
-
-
-def _keys(table: Atom) -> list[Const]:
-    return [key for key, _ in table.items] if isinstance(table, Table) else []
 
 
 def item_chain(owner: ast.expr, key: Value) -> str:
