@@ -69,6 +69,12 @@ MOVING_METHODS: frozenset[str] = frozenset(_DATA["tensors"]["leaving"])
 DTYPE_WORDS: frozenset[str] = frozenset(_DATA["tensors"]["dtypes"])
 DOUBLES: tuple[str, ...] = tuple(_DATA["tensors"]["doubles"])
 HALVES: tuple[str, ...] = tuple(_DATA["tensors"]["halves"])
+_HALF = frozenset(_DATA["tensors"]["half-flags"])
+
+
+def turns_half_on(flag: str) -> bool:
+    """Return whether a flag's name says that it turns half precision on: `half`, `use_fp16`."""
+    return not _HALF.isdisjoint(flag.lower().split("_"))
 
 
 _CLAUSE = r"(?:[<>=~!]=|[<>]|===)?\s*\d{1,9}(?:\.\d{1,9})*(?:\.\*)?"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import Components, reached
@@ -231,15 +232,17 @@ class Check:
             after = {world: self._seen(new, world, group, relevance, user, runs) for world in worlds}
             used = frozenset(after[worlds[0]].used)  # in CUDA's world
             for world in worlds:
-                found += faults(world, before[world], after[world], whole, used)
+                single = replace(world, single=True)
+                alone = partial(self._seen, new, single, group, relevance, user, runs)
+                found += faults(world, before[world], after[world], whole, used, alone)
                 found += told_in_tests(world, before[world], used, in_tests)
-            alone, others = pointless(after, whole) if not found else ([], NONE)
-            if alone:
+            unused, others = pointless(after, whole) if not found else ([], NONE)
+            if unused:
                 unseen = [world for world in WORLDS if world.is_portable and world not in after]
                 if unseen:
                     after |= {world: self._seen(new, world, group, relevance, user, runs) for world in unseen}
-                    alone, others = pointless(after, whole)
-                found += self._with_functions(alone, others, owners)
+                    unused, others = pointless(after, whole)
+                found += self._with_functions(unused, others, owners)
             if not found and self._staying:
                 found += self._helper_alone(group, before[worlds[0]], after, owners)
             broken = NONE.union(*(fault.edits for fault in found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,12 +21,14 @@ from torchmigrate.worlds.observations import (
     DEVICE,
     FALLBACK,
     FOREIGN,
+    GIVEN,
     HALVED,
     HANDED,
     KEPT,
     LEGACY,
     LOST,
     MAPPED,
+    NARROWED,
     PRECISION,
     REFUSAL,
     Key,
@@ -97,12 +99,21 @@ class Dying:
 
 
 def faults(
-    world: World, old: Observations, new: Observations, original: Original, used: frozenset[int]
+    world: World,
+    old: Observations,
+    new: Observations,
+    original: Original,
+    used: frozenset[int],
+    alone: Callable[[], Observations],
 ) -> Iterator[Fault]:
-    """Yield what the edits break in one world; `used` are the edits whose devices reach torch on CUDA."""
+    """Yield what the edits break in one world.
+
+    `used` are the edits whose devices reach torch on CUDA. `alone` gives what the rewritten project does where the
+    world has one accelerator.
+    """
     dying = _dying(old) if world.kind != "cuda" else Dying()
     yield from _answers(world, old, new, original)
-    yield from _deaths(world, old, new, dying)
+    yield from _deaths(world, old, new, dying, alone)
     yield from _given(world, old, new)
     yield from _handed(world, old, new, used)
     yield from _fallbacks(world, old, new)
@@ -140,7 +151,28 @@ def pointless(new: Mapping[World, Observations], original: Original) -> tuple[li
                 alone = value.edits - (used if (DEVICE, place) in seen.assumed else running)
                 if alone and not any(original.together(place[0], path) for path in dying):
                     found.append(Fault(alone, world, place, "a test that stays lets only CUDA come here"))
+    found += _needless(new, running)
     return found, used
+
+
+def _needless(new: Mapping[World, Observations], running: Edits) -> Iterator[Fault]:
+    """Yield tests that ask for CUDA instead of "not the CPU" where that is not needed, or not enough.
+
+    No other accelerator comes to them, or the user may name one, with which they came out otherwise. What is not known
+    may be one if `running` edits, other than this, bring one to the program.
+    """
+    needed, asked = NONE, {}
+    is_given = any(seen.of(GIVEN) for seen in new.values())
+    for world, seen in new.items():
+        for place, value in seen.of(NARROWED):
+            edits = seen.paths[NARROWED, place]
+            asked[place] = Fault(edits, world, place, "no accelerator but CUDA's comes to this test")
+            if is_given and Unknown() in value:
+                yield Fault(edits | value.edits, world, place, "the user may name the device that this test asks about")
+            others = any(device is not None and device.type == world.kind != "cuda" for device in map(device_of, value))
+            if others or (Unknown() in value and running - edits):
+                needed |= edits
+    yield from (fault for fault in asked.values() if not fault.edits & needed)
 
 
 def _answers(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
@@ -184,13 +216,13 @@ def _is_told(atom: object) -> bool:
 
 
 def _precision(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
-    """Yield flags that would turn half precision on where it was off."""
+    """Yield flags that would turn half precision on where it was off, or off where the project's own device has it."""
     on = Const(True, bool)
     for place, value in new.of(PRECISION):
         before = old.get(PRECISION, place)
-        if before is not None and on in value and on not in before and (edits := new.edits(PRECISION, place)):
-            name = new.told.get((PRECISION, place), "")
-            yield Fault(edits, world, place, f"`{name}` would turn half precision on on {world.title}")
+        if before is not None and (on in value) != (on in before) and (edits := new.edits(PRECISION, place)):
+            name, way = new.told.get((PRECISION, place), ""), "on" if on in value else "off"
+            yield Fault(edits, world, place, f"`{name}` would turn half precision {way} on {world.title}")
 
 
 def _halved(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
@@ -227,8 +259,13 @@ def _moved(world: World, seen: Observations) -> set[str]:
     return {place[0] for (_, place), value in seen.found.items() if place not in loads and world.kind in _types(value)}
 
 
-def _deaths(world: World, old: Observations, new: Observations, dying: Dying) -> Iterator[Fault]:
-    """Yield code of CUDA that runs and did not before, unless the program only got past the place where it died."""
+def _deaths(
+    world: World, old: Observations, new: Observations, dying: Dying, alone: Callable[[], Observations]
+) -> Iterator[Fault]:
+    """Yield code of CUDA that runs and did not before, unless the program only got past the place where it died.
+
+    A refusal that only machines with several accelerators meet is about their number, and holds for any.
+    """
     past = [*_behind_deaths(old, new), *_other_branches(old, new)]
     for kind in (DEATH, DEVICE, KEPT):
         for place, value in new.of(kind):
@@ -270,6 +307,8 @@ def _deaths(world: World, old: Observations, new: Observations, dying: Dying) ->
                 more = [a for a in value if told and isinstance(a, Device) and a.type not in _types(before)]
                 edits = NONE.union(*(value.atoms[a] | new.paths[kind, place] for a in more))
             if (before is None or kind == REFUSAL) and not gone_past and edits:
+                if kind == REFUSAL and world.is_portable and alone().get(kind, place) is None:
+                    continue
                 what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"
                 yield Fault(edits, world, place, f"{what} on {world.title}")
 

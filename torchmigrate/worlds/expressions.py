@@ -13,7 +13,7 @@ from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import HALVES, canonical
 from torchmigrate.worlds import values
 from torchmigrate.worlds.external import METHOD, MOVING, External
-from torchmigrate.worlds.observations import ASKED, HALVED, LOST, Place, device_of, devices
+from torchmigrate.worlds.observations import ASKED, HALVED, LOST, NARROWED, Place, device_of, devices
 from torchmigrate.worlds.program import (
     NONE,
     ClassInfo,
@@ -388,6 +388,8 @@ class Expressions(External):
         sides = [(side, self.evaluate(side, state, frame)) for side in nodes]
         answers: dict[bool | None, Edits] = {True: NONE}
         for op, (first, left), (second, right) in zip(node.ops, sides, sides[1:], strict=False):
+            if isinstance(second, ast.Constant) and second.value == "cuda" and frame.file.edits_of(second):
+                self.seen.add(NARROWED, self.place(second, frame), left, frame.file.edits_of(second))
             step: dict[bool | None, Edits] = {}
             for a, e in left.atoms.items():
                 for b, f in right.atoms.items():

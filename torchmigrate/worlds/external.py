@@ -20,6 +20,7 @@ from torchmigrate.worlds.observations import (
     DEFAULT,
     DEVICE,
     FOREIGN,
+    GIVEN,
     HANDED,
     KEPT,
     LEGACY,
@@ -37,6 +38,7 @@ from torchmigrate.worlds.truth import CALLS, LAZY, OF_CUDA, QUIET, Setting, Worl
 from torchmigrate.worlds.values import (
     NOTHING,
     OPEN,
+    OPTIONS,
     PLACED,
     TENSOR,
     UNKNOWN,
@@ -307,6 +309,8 @@ class External(ABC):
             lost = atom if atom == PLACED else Unknown()
             found.append(one(device if device is not None else lost, edits))
         made = join(*found)
+        if not OPTIONS.isdisjoint(given):
+            self._note(GIVEN, call, made)
         self.position(made, call, moves=False)
         self.seen.made.add(self.place(call.node, call.frame))
         return made

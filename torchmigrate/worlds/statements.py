@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torchmigrate.syntax.resolver import SKIP_MARKS, blocks_of, last_name
 from torchmigrate.syntax.scope import children, walk
+from torchmigrate.torch_api.names import turns_half_on
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, chains_in, item_chain
 from torchmigrate.worlds.observations import (
@@ -37,7 +38,7 @@ from torchmigrate.worlds.program import (
 )
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance, leaves
 from torchmigrate.worlds.state import Body, Call, Dead, Died, Frame, State, merged
-from torchmigrate.worlds.truth import HALF, Setting, World
+from torchmigrate.worlds.truth import Setting, World
 from torchmigrate.worlds.values import (
     NOTHING,
     UNKNOWN,
@@ -446,7 +447,7 @@ class Statements(Expressions):
         """Note a flag whose name says that it turns half precision on."""
         name = (attribute_chain(target) or "").rpartition(".")[2]
         flags = value.only(a for a in value if isinstance(a, values.Const) and a.type is bool)
-        if flags and not HALF.isdisjoint(name.lower().split("_")):
+        if flags and turns_half_on(name):
             self.seen.add(PRECISION, self.place(target, frame), flags, state.path, name)
 
     def _keeps(self, value: Value, node: ast.expr, state: State, frame: Frame) -> None:
@@ -460,6 +461,7 @@ class Statements(Expressions):
             value = self.evaluate(node.value, state, frame)
             if isinstance(node.value, ast.Call) and (attribute_chain(node.value.func) or "").endswith("field"):
                 value = self._field(node.value, state, frame)
+            self._turns_half_on(node.target, value, state, frame)
             self.assign(node.target, value, state, frame)
         return state
 
@@ -473,7 +475,9 @@ class Statements(Expressions):
         return UNKNOWN
 
     def _augmented(self, node: ast.AugAssign, state: State, frame: Frame) -> State | None:
-        self.assign(node.target, self.evaluate(_sum_of(node), state, frame), state, frame)
+        value = self.evaluate(_sum_of(node), state, frame)
+        self._turns_half_on(node.target, value, state, frame)
+        self.assign(node.target, value, state, frame)
         return state
 
     def _return(self, node: ast.Return, state: State, frame: Frame) -> State | None:

@@ -15,11 +15,11 @@ _DATA = facts("worlds")
 LAZY = frozenset(_DATA["lazy"]["names"])
 OF_CUDA = frozenset(_DATA["cuda"]["names"])
 WORDS_OF_CUDA = frozenset(_DATA["cuda"]["words"])
-HALF = frozenset(_DATA["half"]["words"])
 QUIET = frozenset(_DATA["quiet"]["names"])
 CALLS = frozenset(_DATA["calls"])
 ATTRIBUTES = frozenset(_DATA["attributes"])
 _DISTRIBUTED: Mapping[str, str] = _DATA["distributed"]
+_ONE_OR_TWO = "1 | 2"
 _Answer = TypeVar("_Answer")
 
 
@@ -27,7 +27,8 @@ _Answer = TypeVar("_Answer")
 class World:
     """A world is one machine, seen by torch.
 
-    `kind` is its accelerator's type or "". The world is evaluated only for files with a word of `only_with`.
+    `kind` is its accelerator's type or "". The world is evaluated only for files with a word of `only_with`. A `single`
+    one has one accelerator where a row of `[calls]` says that it may have two.
     """
 
     name: str
@@ -35,6 +36,7 @@ class World:
     title: str
     only_with: str
     at: int
+    single: bool = False
 
     @property
     def is_portable(self) -> bool:
@@ -69,7 +71,8 @@ class World:
 
     @cached_property
     def _calls(self) -> dict[str, Value]:
-        return {name: _answer(row[self.at]) for name, row in _DATA["calls"].items()}
+        rows = {name: row[self.at] for name, row in _DATA["calls"].items()}
+        return {name: _answer("1" if self.single and text == _ONE_OR_TWO else text) for name, text in rows.items()}
 
     @cached_property
     def _attributes(self) -> dict[str, Value]:

@@ -14,7 +14,9 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import DEVICE_NAME, in_fstring
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name
+from torchmigrate.torch_api.names import turns_half_on
 
 Test = tuple[ast.AST, str, str]  # the whole test, its pattern, its template
 
@@ -38,6 +40,31 @@ def device_comparison(context: RuleContext) -> Iterator[Finding]:
         up = context.module.parent(test[0])
         option = isinstance(up, ast.keyword) and bool(re.fullmatch(r"(use_)?(gpu|cuda|accelerator)", up.arg or ""))
         yield found if option else replace(found, follows=True)
+
+
+def half_flag(context: RuleContext) -> Iterator[Finding]:
+    """Keep half precision where it was: `half = device.type != "cpu"` means CUDA in a project that knows no other."""
+    match context.node:
+        case ast.Compare(ast.Attribute(_, "type") as subject, [ast.NotEq()], [ast.Constant("cpu") as cpu]):
+            if _is_device(subject) and any(map(turns_half_on, _told_to(context))):
+                start, end = context.module.span(subject)[1], context.module.span(cpu)[1]
+                text = context.module.source.utf8[start:end].decode()
+                yield context.fix([Edit(start, end, text.replace("!=", "==").replace("cpu", "cuda"))])
+
+
+def _told_to(context: RuleContext) -> Iterator[str]:
+    """Yield the names of the variables and the argument that a test is the value of, or a part of it."""
+    for up in context.module.ancestors(context.node):
+        match up:
+            case ast.BoolOp() | ast.BinOp(_, ast.BitAnd()) | ast.IfExp():
+                continue
+            case ast.Assign(targets):
+                yield from map(last_name, targets)
+            case ast.AugAssign(target, ast.BitAnd()) | ast.AnnAssign(target) | ast.NamedExpr(target):
+                yield last_name(target)
+            case ast.keyword(str(name)):
+                yield name
+        return
 
 
 def _asks_for_a_prefix(context: RuleContext) -> bool:
