@@ -63,7 +63,7 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     held = Inside(_span(f) for f in findings if f.blocks and f.status is Status.LEFT)
     for statement in module.scopes.statements:
         if isinstance(statement, ast.If) and next(iter(fixes.find(*module.span(statement))), None):
-            yield from _kept_arm(module, statement, held)
+            yield from _kept_arm(module, statement, held, fixes)
     for block in _blocks_of_names(module):
         for node, name, sibling in _for_cuda(block):
             yield module.span(node), _SIBLING.format(name, sibling)
@@ -284,7 +284,7 @@ def _expressions(module: SemanticModel) -> dict[Span, ast.AST]:
     return found
 
 
-def _kept_arm(module: SemanticModel, node: ast.If, held: Inside) -> Iterator[tuple[Span, str]]:
+def _kept_arm(module: SemanticModel, node: ast.If, held: Inside, fixes: Inside) -> Iterator[tuple[Span, str]]:
     """Yield the test and the body of an arm for CUDA that stays, and the arms of a ladder over many devices."""
     body = module.span(node.body[0])[0], module.span(node.body[-1])[1]
     test = module.span(node.test)
@@ -295,7 +295,7 @@ def _kept_arm(module: SemanticModel, node: ast.If, held: Inside) -> Iterator[tup
     asked = {part for word in words_in(module, node.test) for part in word.lower().split("_")}
     if others and not asked.isdisjoint(_ASKED) and asked.isdisjoint(others):
         yield from ((span, PORTABLE) for span in (test, body))
-    elif predicate := _own_predicate(module, node.test):
+    elif (predicate := _own_predicate(module, node.test)) and not _asks_anew(module, predicate, fixes):
         yield body, _OWN.format(predicate)
     elif at := next(iter(held.find(*test)), None):
         yield body, _BOUND.format(module.source.position(at[0])[0])
@@ -317,6 +317,12 @@ def _own_predicate(module: SemanticModel, test: ast.expr) -> str:
             calls = [b.value for b in found[1] if isinstance(b.value, ast.Call)]
             return _own_predicate(module, calls[0]) if len(calls) == len(found[1]) == 1 else ""
     return ""
+
+
+def _asks_anew(module: SemanticModel, predicate: str, fixes: Inside) -> bool:
+    """Return whether what a function of the file asks is rewritten in it."""
+    named = (n for n in module.scopes.statements if isinstance(n, FUNCTIONS) and n.name == predicate)
+    return any(next(iter(fixes.find(*module.span(node))), None) for node in named)
 
 
 def _blocks_of_names(module: SemanticModel) -> Iterator[list[tuple[ast.stmt, str]]]:

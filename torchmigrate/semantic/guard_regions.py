@@ -114,6 +114,9 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
             case ast.Assign() | ast.AnnAssign():
                 _cover_flag(module, up, region, tests)
                 break
+            case ast.Return() if (function := module.function(guard)) is not None:
+                _cover_calls(module, function, region, tests)
+                break
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if node in up.decorator_list:
                 region.covered.append(module.span(up))
                 region.skips = region.refusal = True  # a skipped test
@@ -238,6 +241,13 @@ def _cover_flag(module: SemanticModel, node: ast.Assign | ast.AnnAssign, region:
     region.skips = region.flag.skips
 
 
+def _cover_calls(module: SemanticModel, function: Function, region: GuardRegion, tests: Tests) -> None:
+    """Add the code of the file that runs only if the function says so: `def is_cuda(self): return self.w.is_cuda`."""
+    owner = "self." if isinstance(module.parent(function), ast.ClassDef) else ""
+    asked = _covered_by(module, f"{owner}{function.name}()", None, tests)
+    region.covered += [span for span in asked.covered if span != region.guard]
+
+
 def _covered_by(module: SemanticModel, flag: str, home: Scope | None, tests: Tests) -> GuardRegion:
     region = GuardRegion()
     asked: dict[Branch, bool] = {}
@@ -267,6 +277,8 @@ def _asked(test: ast.expr, polarity: bool = True) -> Iterator[tuple[str, ast.exp
                 yield from _asked(value, polarity)
         case ast.Compare(left, [_], [_]):
             yield from _asked(left, polarity)
+        case ast.Call(asked, [], []) if flag := chain_of(asked):
+            yield f"{flag}()", test, polarity
         case _ if flag := chain_of(test):
             yield flag, test, polarity
 

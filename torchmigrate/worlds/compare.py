@@ -176,17 +176,10 @@ def _needless(new: Mapping[World, Observations], running: Edits) -> Iterator[Fau
 
 
 def _answers(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
-    """Yield functions named for CUDA that would answer otherwise: projects ask them beside those for other devices.
-
-    A function that returns a device of CUDA, or else the CPU, may return another one in a project without others.
-    """
-    for place, value in new.of(ANSWER):
+    """Yield functions named for CUDA that would answer otherwise: projects ask them beside those for other devices."""
+    for place, value in new.of(ANSWER) if original.knows_others else ():
         before = old.get(ANSWER, place)
         if before is None or _is_answered(before, value):
-            continue
-        if not original.knows_others and all(
-            _is_place(each) for each in (before, value, original.cuda.get(ANSWER, place))
-        ):
             continue
         if edits := new.edits(ANSWER, place):
             yield Fault(
@@ -195,11 +188,6 @@ def _answers(world: World, old: Observations, new: Observations, original: Origi
                 place,
                 f"`{new.told.get((ANSWER, place), '')}` is named for CUDA, and would no longer answer for CUDA alone",
             )
-
-
-def _is_place(value: Value | None) -> bool:
-    """Return whether a result is a device, and nothing else."""
-    return value is not None and all(device_of(atom) or atom == PLACED for atom in value)
 
 
 def _is_answered(before: Value, now: Value) -> bool:
