@@ -38,7 +38,7 @@ from torchmigrate.worlds.observations import (
 )
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.truth import WORLDS, World
-from torchmigrate.worlds.values import NOTHING, OPEN, OPTIONS, PLACED, Atom, Const, Device, Unknown, Value, bare
+from torchmigrate.worlds.values import NOTHING, OPEN, OPTIONS, Atom, Const, Device, Unknown, Value, bare
 
 
 @dataclass(frozen=True, slots=True)
