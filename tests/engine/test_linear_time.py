@@ -5,7 +5,7 @@ from __future__ import annotations
 import cProfile
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -231,6 +231,16 @@ def _applied(text: str, root: Path) -> tuple[FileResult, tuple[Finding, ...]]:
     return result, result.findings
 
 
+@pytest.fixture
+def _pythons_own_stack() -> Iterator[None]:
+    """Set the limit that Python starts with: torch's compiler raises it for the whole process."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(1_000)
+    yield
+    sys.setrecursionlimit(limit)
+
+
+@pytest.mark.usefixtures("_pythons_own_stack")
 @pytest.mark.parametrize(("terms", "done"), [(50, True), (600, False), (1_500, False)])
 def test_an_expression_that_is_too_deep_for_the_six_worlds(terms: int, done: bool, tmp_path: Path) -> None:
     """It is left and told of, at whichever step Python's stack is full."""
