@@ -97,11 +97,15 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
         match up:
             case ast.UnaryOp(ast.Not()):
                 negated = not negated
+            case ast.Compare(left, [ast.Eq() | ast.Is()], [ast.Constant(False)]) if left is node:
+                negated = not negated
             case ast.BoolOp():
                 region.covered.append(module.span(up))
             case ast.If() | ast.While() if up.test is node:
                 cover_branch(module, up, negated, region)
                 region.covered += _defaults_of(module, up) if isinstance(up, ast.If) else ()
+                if negated and not up.orelse and not isinstance(up.test, ast.BoolOp):
+                    region.covered += _corrected(module, up.body)
                 break
             case ast.IfExp() if up.test is node:
                 arm = up.orelse if negated else up.body
@@ -176,6 +180,54 @@ def _refusing_ladder(node: ast.If) -> str | None:
         if len(node.orelse) != 1 or not isinstance(node.orelse[0], ast.If):
             return asked.pop() if len(asked) == 1 and ends_program(node.orelse) else None
         node = node.orelse[0]
+
+
+def _corrected(module: SemanticModel, body: list[ast.stmt]) -> list[Span]:
+    """Return the values that name CUDA for what a branch sets to the CPU: `device = "cuda"`, unless it is not there."""
+    names = {
+        name
+        for statement in body
+        for target, value in _assigned(statement)
+        if (name := _name_set(module, target)) and any(getattr(n, "value", None) == "cpu" for n in ast.walk(value))
+    }
+    return [span for name in names for span in _cuda_values(module).get(name, ())]
+
+
+@query
+def _cuda_values(module: SemanticModel) -> dict[tuple[str, ast.AST | None], list[Span]]:
+    """Return the values that name CUDA, by what gets them: a variable of a scope, an attribute, an option or a key."""
+    found: dict[tuple[str, ast.AST | None], list[Span]] = {}
+    for name, spans in _cuda_defaults(module).items():
+        found[name, None] = [*spans]
+    for node in module.nodes:
+        pairs = [(_name_set(module, target), value) for target, value in _assigned(node)]
+        if isinstance(node, ast.Dict):
+            names = (str(getattr(key, "value", "")) for key in node.keys)
+            pairs += [((name, None), value) for name, value in zip(names, node.values, strict=True)]
+        for key, value in pairs:
+            for part in ast.walk(value):
+                if key and isinstance(part, ast.Constant) and str(part.value).startswith("cuda"):
+                    found.setdefault(key, []).append(module.span(part))
+    return found
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield the targets of an assignment with its value."""
+    match node:
+        case ast.Assign(targets, value):
+            yield from ((target, value) for target in targets)
+        case ast.AnnAssign(target, value=ast.expr() as value):
+            yield target, value
+
+
+def _name_set(module: SemanticModel, target: ast.expr) -> tuple[str, ast.AST | None] | None:
+    """Return a variable with its scope, the last name of an attribute, or the key of `options["device"]`."""
+    match target:
+        case ast.Subscript(slice=ast.Constant(str(key))):
+            return key, None
+        case ast.Name(name) if found := module.scope(target).find(name):
+            return name, found[0].node
+    return (target.attr, None) if isinstance(target, ast.Attribute) else None
 
 
 @query
@@ -275,6 +327,8 @@ def _asked(test: ast.expr, polarity: bool = True) -> Iterator[tuple[str, ast.exp
         case ast.BoolOp(_, values):
             for value in values:
                 yield from _asked(value, polarity)
+        case ast.Compare(left, [ast.Eq() | ast.Is()], [ast.Constant(False)]):
+            yield from _asked(left, not polarity)
         case ast.Compare(left, [_], [_]):
             yield from _asked(left, polarity)
         case ast.Call(asked, [], []) if flag := chain_of(asked):
