@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 
 from torchmigrate.diagnostics.finding import Finding, Status
+from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.semantic import dominance, library_use
 from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked
 from torchmigrate.semantic.guard_regions import regions as regions_of
@@ -21,9 +22,9 @@ from torchmigrate.semantic.references import words_in
 from torchmigrate.semantic.values import double_defaults, doubles_moved
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import SKIP_MARKS, chain_of, last_name
-from torchmigrate.syntax.scope import FUNCTIONS
+from torchmigrate.syntax.scope import FUNCTIONS, Function
 from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, knows_cuda_alone, row_of
-from torchmigrate.torch_api.names import NCCL
+from torchmigrate.torch_api.names import DEVICE, NCCL
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _DOUBLE = "a float64 array of NumPy's goes to its device (line {}), which MPS refuses"
@@ -477,8 +478,9 @@ def _idle(
     guarding = Around(_guarding(regions, findings))
     idle = [f for f in findings if f.fix and _only_follows(f, branches) and not guarding.find(*_span(f))]
     asked = {_span(f) for f in idle}
-    using = _using(module, findings, [r for r in regions if r.guard in asked]) if idle else ()
-    yield from (f for f in idle if _span(f) not in using)
+    of_idle = [r for r in regions if r.guard in asked]
+    busy = (_using(module, findings, of_idle) | _leading(module, findings, of_idle)) if idle else ()
+    yield from (f for f in idle if _span(f) not in busy)
 
 
 def _guarding(regions: list[GuardRegion], findings: list[Finding]) -> Iterator[tuple[Span, bool]]:
@@ -507,6 +509,88 @@ def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRe
         if any(asked.find(*test) for test in tests) and any(uses.find(*span) for span in guarded):
             found.add(region.guard)
     return found
+
+
+def _leading(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:
+    """Return the tests that let other functions of the project run which change, or tell them: `move(x, d.is_cuda)`."""
+    fixes = Inside(_span(f) for f in findings if f.fix and not f.follows)
+    calls = [n for n in module.nodes if isinstance(n, ast.Call)] if regions else []
+    found: set[Span] = set()
+    for region in regions:
+        answers = _answers(module, _expressions(module).get(region.guard))
+        reached = dominance.flows_to(module, answers)
+        negated = any(isinstance(n, ast.Compare) and isinstance(n.ops[0], (ast.NotEq, ast.NotIn)) for n in answers)
+        spans = [*region.covered, *(region.flag.covered if region.flag else ())]
+        spans += [span for node in reached.difference(answers) for span in _arms_on(module, node, negated)]
+        spans = [span for span in spans if not span[0] <= region.guard[0] < span[1]]
+        told = {call for node in reached if (call := _call_with(module, node)) is not None}
+        covered = (c for c in calls if any(a <= module.span(c)[0] < b for a, b in spans))
+        if any(fixes.find(*span) for span in spans) or any(_changes(module, c, fixes) for c in (*told, *covered)):
+            found.add(region.guard)
+    return found
+
+
+def _answers(module: SemanticModel, node: ast.AST | None) -> list[ast.AST]:
+    """Return the expressions that hold the answer to a question, of which a node is a part: `device.type == "cuda"`."""
+    found = [node] if node is not None else []
+    while found and isinstance(up := module.parent(found[-1]), (ast.Compare, ast.BoolOp, ast.UnaryOp)):
+        found.append(up)
+    return found
+
+
+def _arms_on(module: SemanticModel, node: ast.AST, negated: bool) -> list[Span]:
+    """Return what runs only if a value, or if `negated` its contrary, is true."""
+    up, region = module.parent(node), GuardRegion()
+    while isinstance(up, (ast.BoolOp, ast.UnaryOp)):
+        negated ^= isinstance(up, ast.UnaryOp)
+        node, up = up, module.parent(up)
+    match up:
+        case ast.If(test) | ast.While(test) if test is node:
+            cover_branch(module, up, negated, region)
+        case ast.IfExp(test, chosen, other) if test is node:
+            region.covered.append(module.span(other if negated else chosen))
+    return region.covered
+
+
+def _call_with(module: SemanticModel, node: ast.AST) -> ast.Call | None:
+    """Return the call of which a value is an argument."""
+    up = module.parent(node)
+    up = module.parent(up) if isinstance(up, ast.keyword) else up
+    return up if isinstance(up, ast.Call) and node is not up.func else None
+
+
+def _changes(module: SemanticModel, call: ast.Call, fixes: Inside) -> bool:
+    """Return whether a call leads to a function of the file that changes, or to one of another file for CUDA."""
+    own = dominance.called(module, call.func)
+    methods = [own] if own is not None else _methods(module).get(last_name(call.func), [])
+    if methods:
+        return any(fixes.find(*module.span(each)) for each in methods)
+    name, place = chain_of(call.func), Place(str(module.path), module.scope(call))
+    meanings = module.facts.hierarchy.meanings(place, name) if name and module.facts.files else ()
+    return any(isinstance(m, Definition) and m.place.path != place.path and _is_for_cuda(m) for m in meanings)
+
+
+@query
+def _methods(module: SemanticModel) -> dict[str, list[Function]]:
+    """Return the methods of the file's classes by name."""
+    found: dict[str, list[Function]] = {}
+    for statement in module.scopes.statements:
+        if isinstance(statement, FUNCTIONS) and isinstance(module.parent(statement), ast.ClassDef):
+            found.setdefault(statement.name, []).append(statement)
+    return found
+
+
+def _is_for_cuda(definition: Definition) -> bool:
+    """Return whether a function, or one of its file that it calls, names CUDA's devices or moves something there."""
+    todo: list[ast.AST] = [definition.node]
+    for function in todo:  # grows
+        for node in ast.walk(function):
+            func = node.func if isinstance(node, ast.Call) else None
+            if getattr(func, "attr", "") == "cuda" or DEVICE.fullmatch(str(getattr(node, "value", ""))):
+                return True
+            found = definition.place.scope.find(func.id) if isinstance(func, ast.Name) else None
+            todo += [b.node for b in found[1] if isinstance(b.node, FUNCTIONS) and b.node not in todo] if found else ()
+    return False
 
 
 def _is_given(module: SemanticModel, node: ast.AST) -> bool:

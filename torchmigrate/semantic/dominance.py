@@ -221,15 +221,17 @@ def _onward(module: SemanticModel, node: ast.AST) -> Iterator[ast.AST]:
             name = func.id if isinstance(func, ast.Name) else ""
             if node is func or name in _SAME or module.resolve(func) == "torch.device":
                 yield up
-            elif function := _called(module, func):
+            elif function := called(module, func):
                 yield from _parameter(module, function, arguments, node)
         case ast.keyword(name):
             call = module.parent(up)
-            function = _called(module, call.func) if isinstance(call, ast.Call) else None
+            function = called(module, call.func) if isinstance(call, ast.Call) else None
             yield from _reads_in(module, function, name) if function and name else ()
         case ast.Return():
             owner = module.function(up)
             yield from _calls(module).get(owner.name, ()) if owner else ()
+            if owner and any(last_name(decorator).endswith("property") for decorator in owner.decorator_list):
+                yield from _read(module).get(f"self.{owner.name}", ())
         case ast.For(target, iterated) if node is iterated:
             yield from reads(module, target)
         case _ if isinstance(up, _TARGETS):
@@ -238,7 +240,7 @@ def _onward(module: SemanticModel, node: ast.AST) -> Iterator[ast.AST]:
                 yield from reads(module, target)
 
 
-def _called(module: SemanticModel, func: ast.expr) -> Function | None:
+def called(module: SemanticModel, func: ast.expr) -> Function | None:
     """Return the function of the file that a call calls by its name or as a method of its own, or None."""
     scope = module.scope(func)
     owner = scope.enclosing_class()
