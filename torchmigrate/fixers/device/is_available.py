@@ -41,7 +41,7 @@ def is_available(context: RuleContext) -> Iterator[Finding]:
         yield context.left("another library's flag: what that does with another accelerator is not known")
         return
     refusal, said = _refusal(context)
-    if library := _library_named(said):
+    if library := _library_named(said or _told_around(context)):
         yield context.left(f"it refuses what {library} needs, which runs on NVIDIA's devices alone")
         return
     lifted = _is_lifted(context, refusal, said)
@@ -146,6 +146,20 @@ def _refusal(context: RuleContext) -> tuple[ast.stmt | None, list[ast.AST]]:
         case ast.If() if up.test is node and ends_program(ends := up.body if negated else up.orelse):
             return up, [*ends]
     return None, []
+
+
+def _told_around(context: RuleContext) -> list[ast.AST]:
+    """Return what a refusal says that asks for more than CUDA: `assert has_apex and torch.cuda.is_available(), ...`."""
+    node: ast.AST = context.node
+    up = context.parent
+    while isinstance(up, (ast.BoolOp, ast.UnaryOp)):
+        node, up = up, context.module.parent(up)
+    match up:
+        case ast.Assert(test, ast.expr() as said) if test is node:
+            return [said]
+        case ast.If(test, body) if test is node and ends_program(body):
+            return [*body]
+    return []
 
 
 def _depends(module: SemanticModel, statement: ast.stmt) -> bool:
