@@ -512,8 +512,8 @@ def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRe
 
 
 def _leading(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:
-    """Return the tests that let other functions of the project run which change, or tell them: `move(x, d.is_cuda)`."""
-    fixes = Inside(_span(f) for f in findings if f.fix and not f.follows)
+    """Return the tests that let functions of the project run which move data, or tell them: `move(x, d.is_cuda)`."""
+    fixes = Inside(_span(f) for f in findings if f.fix and not f.guards and f.rule.startswith("device/"))
     calls = [n for n in module.nodes if isinstance(n, ast.Call)] if regions else []
     found: set[Span] = set()
     for region in regions:
@@ -560,7 +560,7 @@ def _call_with(module: SemanticModel, node: ast.AST) -> ast.Call | None:
 
 
 def _changes(module: SemanticModel, call: ast.Call, fixes: Inside) -> bool:
-    """Return whether a call leads to a function of the file that changes, or to one of another file for CUDA."""
+    """Return whether a call leads to a function of the file with one of the fixes, or to one of another for CUDA."""
     own = dominance.called(module, call.func)
     methods = [own] if own is not None else _methods(module).get(last_name(call.func), [])
     if methods:
@@ -581,16 +581,22 @@ def _methods(module: SemanticModel) -> dict[str, list[Function]]:
 
 
 def _is_for_cuda(definition: Definition) -> bool:
-    """Return whether a function, or one of its file that it calls, names CUDA's devices or moves something there."""
+    """Return whether a function, or one of its file that it calls, moves something to a device of CUDA's."""
     todo: list[ast.AST] = [definition.node]
     for function in todo:  # grows
-        for node in ast.walk(function):
-            func = node.func if isinstance(node, ast.Call) else None
-            if getattr(func, "attr", "") == "cuda" or DEVICE.fullmatch(str(getattr(node, "value", ""))):
+        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+            if _moves_to_cuda(call):
                 return True
-            found = definition.place.scope.find(func.id) if isinstance(func, ast.Name) else None
+            found = definition.place.scope.find(call.func.id) if isinstance(call.func, ast.Name) else None
             todo += [b.node for b in found[1] if isinstance(b.node, FUNCTIONS) and b.node not in todo] if found else ()
     return False
+
+
+def _moves_to_cuda(call: ast.Call) -> bool:
+    given = [k.value for k in call.keywords if k.arg == "device"]
+    given += call.args[:1] if last_name(call.func) in ("to", "device") else []
+    names = any(isinstance(value, ast.Constant) and DEVICE.fullmatch(str(value.value)) for value in given)
+    return names or getattr(call.func, "attr", "") == "cuda"
 
 
 def _is_given(module: SemanticModel, node: ast.AST) -> bool:
