@@ -691,8 +691,9 @@ class Expressions(External):
         taken = [answer for answer in answers if answer[2] in (wanted, None)]
         if not taken:
             return None
-        kept = Value({atom: edits for atom, edits, _, _ in taken})
-        path = state.path | _leading_here([own | (edits if truth is None else NONE) for _, edits, truth, own in taken])
+        own = state.env.get(name, NOTHING).atoms  # an edit that only reads the variable changes nothing in it
+        kept = Value({atom: own.get(atom, edits) for atom, edits, _, _ in taken})
+        path = state.path | _leading_here([e | (edits if truth is None else NONE) for _, edits, truth, e in taken])
         in_doubt = state.in_doubt or any(truth is not wanted for _, _, truth, _ in answers)
         return State({**state.env, name: kept}, path, in_doubt=in_doubt)
 

@@ -311,7 +311,8 @@ class External(ABC):
         made = join(*found)
         if not OPTIONS.isdisjoint(given):
             self._note(GIVEN, call, made)
-        self.position(made, call, moves=False)
+        if not call.frame.file.is_inserted(call.node):  # `device == accel.device() != torch.device("cpu")` uses none
+            self.position(made, call, moves=False)
         self.seen.made.add(self.place(call.node, call.frame))
         return made
 

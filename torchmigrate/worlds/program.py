@@ -230,6 +230,10 @@ class File:
             elif isinstance(child, (ast.comprehension, ast.arguments)):
                 yield from self._parts(child)
 
+    def is_inserted(self, node: ast.AST) -> bool:
+        """Return whether one edit wrote all of a node."""
+        return bool(self._new) and self._writer(self.span(node)) is not None
+
     def edits_of(self, node: ast.AST) -> Edits:
         """Return the edits that wrote this expression itself."""
         return self._written.get(node, NONE) if self._written else NONE

@@ -519,10 +519,14 @@ class Statements(Expressions):
         deaths: list[Place | None] = []
         outcomes: dict[bool, Edits] = {}
         test_edits = NONE
+        is_inserted = frame.file.is_inserted(node)
         for wanted, body in ((True, node.body), (False, node.orelse)):
             inner = self.refine(node.test, state, frame, wanted)
             if inner is None:
                 continue
+            if is_inserted:  # where it does not come to run, nothing changed
+                inner = inner.copy()
+                inner.path = state.path
             outcomes[wanted] = inner.path - state.path
             test_edits |= inner.path - state.path
             ways.append(self.block(body, inner.copy(), frame))
