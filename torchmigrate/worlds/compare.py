@@ -252,7 +252,7 @@ def _deaths(
 ) -> Iterator[Fault]:
     """Yield code of CUDA that runs and did not before, unless the program only got past the place where it died.
 
-    A refusal that only machines with several accelerators meet is about their number, and holds for any.
+    A size that is no multiple of the number of accelerators is refused wherever there are several.
     """
     past = [*_behind_deaths(old, new), *_other_branches(old, new)]
     for kind in (DEATH, DEVICE, KEPT):
@@ -295,7 +295,7 @@ def _deaths(
                 more = [a for a in value if told and isinstance(a, Device) and a.type not in _types(before)]
                 edits = NONE.union(*(value.atoms[a] | new.paths[kind, place] for a in more))
             if (before is None or kind == REFUSAL) and not gone_past and edits:
-                if kind == REFUSAL and world.is_portable and alone().get(kind, place) is None:
+                if place in new.divided and world.is_portable and alone().get(kind, place) is None:
                     continue
                 what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"
                 yield Fault(edits, world, place, f"{what} on {world.title}")

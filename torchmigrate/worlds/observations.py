@@ -70,6 +70,7 @@ class Observations:
         self.flags: dict[Place, tuple[str, str]] = {}
         self.entries: dict[str, Entry] = {}  # the functions that were entered, by key
         self.tests: set[tuple[Place, int]] = set()  # and where those begin and end that are tests, each a program
+        self.divided: set[Place] = set()  # where something is refused for the remainder of a division
         self.used: set[int] = set()  # edits whose values torch itself gets
         self.named: set[Place] = set()  # where texts that name a device of CUDA begin, as far as they are evaluated
         self.is_assumption = False
@@ -147,6 +148,7 @@ class Observations:
             self.flags,
             self.entries,
             self.tests,
+            self.divided,
             self.used,
             self.named,
         ):

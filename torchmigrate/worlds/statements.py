@@ -503,6 +503,8 @@ class Statements(Expressions):
             words = ast.unparse(node.msg) if node.msg else ""
             refused = _refused(node.test, failing)
             self.seen.add(REFUSAL, self.place(node.test, frame), refused, failing.path, words, not failing.in_doubt)
+            if _divides(node.test):
+                self.seen.divided.add(self.place(node.test, frame))
         passing = self.refine(node.test, state, frame, True)
         if passing is None:
             raise Dead
@@ -520,6 +522,9 @@ class Statements(Expressions):
         outcomes: dict[bool, Edits] = {}
         test_edits = NONE
         is_inserted = frame.file.is_inserted(node)
+        if _divides(node.test):
+            refusals = (statement for statement in (*node.body, *node.orelse) if isinstance(statement, ast.Raise))
+            self.seen.divided.update(self.place(statement, frame) for statement in refusals)
         for wanted, body in ((True, node.body), (False, node.orelse)):
             inner = self.refine(node.test, state, frame, wanted)
             if inner is None:
@@ -862,6 +867,12 @@ def _sum_of(node: ast.AST) -> ast.expr:
     """Return what `x += y` assigns to x."""
     assert isinstance(node, ast.AugAssign)
     return ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
+
+
+@remembered
+def _divides(test: ast.AST) -> bool:
+    """Return whether a test asks for a remainder: `batch_size % count == 0`."""
+    return any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in ast.walk(test))
 
 
 @remembered
