@@ -151,15 +151,15 @@ def pointless(new: Mapping[World, Observations], original: Original) -> tuple[li
                 alone = value.edits - (used if (DEVICE, place) in seen.assumed else running)
                 if alone and not any(original.together(place[0], path) for path in dying):
                     found.append(Fault(alone, world, place, "a test that stays lets only CUDA come here"))
-    found += _needless(new, running)
+    found += _needless(new, running, original.knows_others)
     return found, used
 
 
-def _needless(new: Mapping[World, Observations], running: Edits) -> Iterator[Fault]:
+def _needless(new: Mapping[World, Observations], running: Edits, knows_others: bool) -> Iterator[Fault]:
     """Yield tests that ask for CUDA instead of "not the CPU" where that is not needed, or not enough.
 
-    No other accelerator comes to them, or the user may name one, with which they came out otherwise. What is not known
-    may be one if `running` edits, other than this, bring one to the program.
+    No other accelerator comes to them, or the project `knows_others` or lets the user name one, with which they came
+    out otherwise. What is not known may be one if `running` edits, other than this, bring one to the program.
     """
     needed, asked = NONE, {}
     is_given = any(seen.of(GIVEN) for seen in new.values())
@@ -167,7 +167,9 @@ def _needless(new: Mapping[World, Observations], running: Edits) -> Iterator[Fau
         for place, value in seen.of(NARROWED):
             edits = seen.paths[NARROWED, place]
             asked[place] = Fault(edits, world, place, "no accelerator but CUDA's comes to this test")
-            if is_given and Unknown() in value:
+            if knows_others:
+                yield Fault(edits, world, place, "the project chooses the device that this test asks about")
+            elif is_given and Unknown() in value:
                 yield Fault(edits | value.edits, world, place, "the user may name the device that this test asks about")
             others = any(device is not None and device.type == world.kind != "cuda" for device in map(device_of, value))
             if others or (Unknown() in value and running - edits):

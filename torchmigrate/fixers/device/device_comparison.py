@@ -30,6 +30,9 @@ def device_comparison(context: RuleContext) -> Iterator[Finding]:
         return
     if test is None and (_asks_for_a_prefix(context) or isinstance(context.parent, ast.Compare)):
         yield context.left("what it asks is not known to be a device")
+    if test and any(map(turns_half_on, _told_to(context.module, test[0]))):
+        yield context.left("a flag for half precision, which was tried on CUDA")
+        return
     if test and _falls_back(context.module, test[0]):
         yield replace(context.left("a fallback for who asks for CUDA by name where it is not there"), blocks=True)
         return
@@ -46,15 +49,15 @@ def half_flag(context: RuleContext) -> Iterator[Finding]:
     """Keep half precision where it was: `half = device.type != "cpu"` means CUDA in a project that knows no other."""
     match context.node:
         case ast.Compare(ast.Attribute(_, "type") as subject, [ast.NotEq()], [ast.Constant("cpu") as cpu]):
-            if _is_device(subject) and any(map(turns_half_on, _told_to(context))):
+            if _is_device(subject) and any(map(turns_half_on, _told_to(context.module, context.node))):
                 start, end = context.module.span(subject)[1], context.module.span(cpu)[1]
                 text = context.module.source.utf8[start:end].decode()
                 yield context.fix([Edit(start, end, text.replace("!=", "==").replace("cpu", "cuda"))])
 
 
-def _told_to(context: RuleContext) -> Iterator[str]:
+def _told_to(module: SemanticModel, test: ast.AST) -> Iterator[str]:
     """Yield the names of the variables and the argument that a test is the value of, or a part of it."""
-    for up in context.module.ancestors(context.node):
+    for up in module.ancestors(test):
         match up:
             case ast.BoolOp() | ast.BinOp(_, ast.BitAnd()) | ast.IfExp():
                 continue
