@@ -15,6 +15,7 @@ from functools import cache
 from torchmigrate.diagnostics.finding import Finding, Status
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.semantic import dominance, library_use
+from torchmigrate.semantic.device_expr import moves_data
 from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.model import SemanticModel, query
@@ -500,7 +501,7 @@ def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRe
     changed = [_expression(module, f) for f in findings if f.fix and not f.guards] if regions else []
     flow = dominance.flows_to(module, filter(None, changed))
     read = [n for n in flow if isinstance(n, (ast.Name, ast.Attribute))]
-    uses = Inside(module.span(n) for n in read if _is_given(module, n))
+    uses = Inside(module.span(n) for n in read if moves_data(module, n))
     asked = Inside(map(module.span, read))
     found: set[Span] = set()
     for region in regions:
@@ -597,14 +598,6 @@ def _moves_to_cuda(call: ast.Call) -> bool:
     given += call.args[:1] if last_name(call.func) in ("to", "device") else []
     names = any(isinstance(value, ast.Constant) and DEVICE.fullmatch(str(value.value)) for value in given)
     return names or getattr(call.func, "attr", "") == "cuda"
-
-
-def _is_given(module: SemanticModel, node: ast.AST) -> bool:
-    """Return whether an expression is the device that something of torch's moves or makes tensors to."""
-    up = module.parent(node)
-    if isinstance(up, ast.keyword):
-        return up.arg == "device"
-    return isinstance(up, ast.Call) and node in up.args[:1] and last_name(up.func) == "to"
 
 
 def _only_follows(finding: Finding, branches: set[Span]) -> bool:

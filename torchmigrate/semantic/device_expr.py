@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import spell, spelled
 from torchmigrate.source.edits import Edit
+from torchmigrate.syntax.resolver import last_name
 from torchmigrate.torch_api.names import DEVICE
 
 DEVICE_NAME = re.compile(
@@ -98,6 +99,14 @@ def is_beside_cpu(module: SemanticModel, node: ast.AST) -> bool:
     """Return whether a node stands in `"cuda" if flag else "cpu"`, which is a device, whatever it is called."""
     up = module.parent(node)
     return isinstance(up, ast.IfExp) and is_cpu(module, up.orelse if up.body is node else up.body)
+
+
+def moves_data(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether an expression is the device that something of torch's moves or makes tensors to."""
+    up = module.parent(node)
+    if isinstance(up, ast.keyword):
+        return up.arg == "device"
+    return isinstance(up, ast.Call) and node in up.args[:1] and last_name(up.func) == "to"
 
 
 def without_blocking(module: SemanticModel, node: ast.expr) -> list[Edit]:

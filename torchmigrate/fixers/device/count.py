@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.dominance import is_guarded, know_parents
+from torchmigrate.semantic.device_expr import DEVICE_NAME, moves_data
+from torchmigrate.semantic.dominance import is_guarded, know_parents, reads
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain
 
@@ -17,12 +18,31 @@ _AT_LEAST_ONE = "max(1, accel.device_count())"
 
 
 def count(context: RuleContext) -> Iterator[Finding]:
+    if (context.qualified or "").endswith(".current_device"):
+        whole = context.call is not None and _is_device(context)
+        text = "accel.device(accel.current_device())" if whole else "accel.current_device"
+        yield context.replace(context.node if whole else context.ref, text)
+        return
     if context.call is not None and not context.call.args and divides_or_spawns(context):
         know_parents(context.module)
         if not is_guarded(context.module, context.call):
             yield context.replace(context.call, _AT_LEAST_ONE)
             return
     yield context.rewrite("torch.cuda.device_count", "accel.device_count", context.ref) or context.note()
+
+
+def _is_device(context: RuleContext) -> bool:
+    """Return whether an index is only the device that data are moved to: `.to(0)` fails on the CPU and on MPS."""
+    module, node = context.module, context.node
+    know_parents(module)
+    match context.parent:
+        case ast.Dict(keys, values):
+            key = keys[values.index(node)] if node in values else None
+            return isinstance(key, ast.Constant) and key.value == "device"
+        case ast.Assign([target]) if DEVICE_NAME.search(last_name(target)):
+            found = [*reads(module, target)]
+            return bool(found) and all(moves_data(module, read) for read in found)
+    return False
 
 
 def divides_or_spawns(context: RuleContext) -> bool:
