@@ -7,6 +7,7 @@ cuda is portable already.
 from __future__ import annotations
 
 import ast
+import bisect
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -323,8 +324,7 @@ def _own_predicate(module: SemanticModel, test: ast.expr) -> str:
 
 def _asks_anew(module: SemanticModel, predicate: str, fixes: Inside) -> bool:
     """Return whether what a function of the file asks is rewritten in it."""
-    named = (n for n in module.scopes.statements if isinstance(n, FUNCTIONS) and n.name == predicate)
-    return any(next(iter(fixes.find(*module.span(node))), None) for node in named)
+    return any(fixes.find(*module.span(node)) for node in _functions(module).get(predicate, ()))
 
 
 def _blocks_of_names(module: SemanticModel) -> Iterator[list[tuple[ast.stmt, str]]]:
@@ -515,20 +515,24 @@ def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRe
 def _leading(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:
     """Return the tests that let functions of the project run which move data, or tell them: `move(x, d.is_cuda)`."""
     fixes = Inside(_span(f) for f in findings if f.fix and not f.guards and f.rule.startswith("device/"))
-    calls = [n for n in module.nodes if isinstance(n, ast.Call)] if regions else []
-    found: set[Span] = set()
-    for region in regions:
+    calls = sorted(((*module.span(n), n) for n in module.nodes if isinstance(n, ast.Call)), key=lambda c: c[:2])
+
+    def leads(region: GuardRegion) -> bool:
         answers = _answers(module, _expressions(module).get(region.guard))
-        reached = dominance.flows_to(module, answers)
         negated = any(isinstance(n, ast.Compare) and isinstance(n.ops[0], (ast.NotEq, ast.NotIn)) for n in answers)
+        onward = dominance.flows_to(module, answers)
         spans = [*region.covered, *(region.flag.covered if region.flag else ())]
-        spans += [span for node in reached.difference(answers) for span in _arms_on(module, node, negated)]
+        spans += [span for node in onward.difference(answers) for span in _arms_on(module, node, negated)]
         spans = [span for span in spans if not span[0] <= region.guard[0] < span[1]]
-        told = {call for node in reached if (call := _call_with(module, node)) is not None}
-        covered = (c for c in calls if any(a <= module.span(c)[0] < b for a, b in spans))
-        if any(fixes.find(*span) for span in spans) or any(_changes(module, c, fixes) for c in (*told, *covered)):
-            found.add(region.guard)
-    return found
+        found = {call for node in onward if (call := _call_with(module, node)) is not None}
+        for start, end in spans:
+            if fixes.find(start, end):
+                return True
+            first, last = (bisect.bisect_left(calls, (at,), key=lambda c: c[:1]) for at in (start, end))
+            found.update(call for _, _, call in calls[first:last])
+        return any(_changes(module, call, fixes) for call in found)
+
+    return {region.guard for region in regions if leads(region)}
 
 
 def _answers(module: SemanticModel, node: ast.AST | None) -> list[ast.AST]:
@@ -563,20 +567,21 @@ def _call_with(module: SemanticModel, node: ast.AST) -> ast.Call | None:
 def _changes(module: SemanticModel, call: ast.Call, fixes: Inside) -> bool:
     """Return whether a call leads to a function of the file with one of the fixes, or to one of another for CUDA."""
     own = dominance.called(module, call.func)
-    methods = [own] if own is not None else _methods(module).get(last_name(call.func), [])
-    if methods:
-        return any(fixes.find(*module.span(each)) for each in methods)
+    named = _functions(module).get(last_name(call.func), ())
+    called = [own] if own is not None else [f for f in named if isinstance(module.parent(f), ast.ClassDef)]
+    if called:
+        return any(fixes.find(*module.span(each)) for each in called)
     name, place = chain_of(call.func), Place(str(module.path), module.scope(call))
     meanings = module.facts.hierarchy.meanings(place, name) if name and module.facts.files else ()
     return any(isinstance(m, Definition) and m.place.path != place.path and _is_for_cuda(m) for m in meanings)
 
 
 @query
-def _methods(module: SemanticModel) -> dict[str, list[Function]]:
-    """Return the methods of the file's classes by name."""
+def _functions(module: SemanticModel) -> dict[str, list[Function]]:
+    """Return the functions and methods of the file by name."""
     found: dict[str, list[Function]] = {}
     for statement in module.scopes.statements:
-        if isinstance(statement, FUNCTIONS) and isinstance(module.parent(statement), ast.ClassDef):
+        if isinstance(statement, FUNCTIONS):
             found.setdefault(statement.name, []).append(statement)
     return found
 
