@@ -32,6 +32,15 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "refusals": lambda n: f"assert {ASK}\nx.cuda()\n" * n,
     "one long test": lambda n: f"if {' and '.join([ASK] * n)}:\n    x.cuda()\n",
     "device tests": lambda n: "def f(device):\n" + "    if device == 'cuda':\n        x.cuda()\n" * n,
+    "device tests of functions": lambda n: (
+        "def move(x):\n    return x.cuda()\ndef f(device, x):\n" + "    if device.type == 'cuda':\n        move(x)\n" * n
+    ),
+    "device tests handed on": lambda n: (
+        "def g(x, on):\n    if on:\n        x.cuda()\n" + "g(x, d.type == 'cuda')\n" * n
+    ),
+    "device tests of nothing": lambda n: "".join(f"a{i} = d.type == 'cuda'\nh(x, a{i})\n" for i in range(n)),
+    "corrections": lambda n: "".join(f"d{i} = 'cuda'\nif not {ASK}:\n    d{i} = 'cpu'\n" for i in range(n)),
+    "flags for half precision": lambda n: "half = d.type != 'cpu'\n" * n,
     "ladders": lambda n: f"if torch.backends.mps.is_available():\n    d = 'mps'\nelif {ASK}:\n    d = 'cuda'\n" * n,
     "tests for NVIDIA": lambda n: "if torch.version.cuda:\n    torch.cuda.get_device_capability()\n" * n,
     "imports on a line": lambda n: "import " + ", ".join(f"m{i}" for i in range(n)) + "\nx.cuda()\n",
