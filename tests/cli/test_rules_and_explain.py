@@ -163,7 +163,7 @@ def test_explain_an_api(here: Path, cli: Cli, mine: object, api: str, rule: str)
         (".view(2)", "`torch.Tensor.view` names no device"),  # what Tensor's row says is not true of it
         ("torch.nn", "`torch.nn` is a module. "),
         ("empty_cache", "`torch.cuda.empty_cache` is a function. It is rewritten by the rule memory/empty-cache."),
-        ("device", "device is a pack of 14 rules:\n\ndevice/bf16 "),
+        ("device", "device is a pack of 15 rules:\n\ndevice/bf16 "),
     ],
 )
 def test_explain_answers_for_any_public_name(here: Path, cli: Cli, name: str, said: str) -> None:

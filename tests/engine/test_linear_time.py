@@ -33,7 +33,8 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "one long test": lambda n: f"if {' and '.join([ASK] * n)}:\n    x.cuda()\n",
     "device tests": lambda n: "def f(device):\n" + "    if device == 'cuda':\n        x.cuda()\n" * n,
     "device tests of functions": lambda n: (
-        "def move(x):\n    return x.cuda()\ndef f(device, x):\n" + "    if device.type == 'cuda':\n        move(x)\n" * n
+        "def move(x):\n    return x.cuda()\ndef f(device, x):\n"
+        + "    if device.type == 'cuda':\n        move(x)\n" * n
     ),
     "device tests handed on": lambda n: (
         "def g(x, on):\n    if on:\n        x.cuda()\n" + "g(x, d.type == 'cuda')\n" * n

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
@@ -21,7 +22,8 @@ def count(context: RuleContext) -> Iterator[Finding]:
     if (context.qualified or "").endswith(".current_device"):
         whole = context.call is not None and _is_device(context)
         text = "accel.device(accel.current_device())" if whole else "accel.current_device"
-        yield context.replace(context.node if whole else context.ref, text)
+        found = context.replace(context.node if whole else context.ref, text)
+        yield replace(found, backends=("cpu", *found.backends))
         return
     if context.call is not None and not context.call.args and divides_or_spawns(context):
         know_parents(context.module)
