@@ -512,6 +512,43 @@ def test_copies_hold_no_more_than_what_programs_call_that_find_them(name: str, t
     run(tmp_path, "main.py")
 
 
+LOADED = {
+    "sub/ldm/__init__.py": "",
+    "sub/ldm/enc.py": "import torch\ndef make():\n    return torch.cuda.empty_cache\n",
+    "sub/run.py": "from ldm.enc import make\nmake()\n",
+}
+LOADING = "import importlib, os, sys, torch\n{}\nmake = importlib.import_module('ldm.' + 'enc').make\n"
+APPENDED = "HERE = os.path.join(os.path.dirname(__file__), {})\nif HERE not in sys.path:\n    sys.path.append(HERE)"
+
+
+@pytest.mark.parametrize(
+    ("path", "head", "is_shared"),
+    [
+        ("cli.py", LOADING.format("sys.path.append('./sub')"), True),
+        ("cli.py", LOADING.format(APPENDED.format("'sub'")), True),
+        ("cli.py", LOADING.format("for each in ['sub/', 'more']:\n    sys.path.append(each)"), True),
+        ("sub/tools/cli.py", LOADING.format("sys.path.append('..')"), True),
+        ("sub/tools/cli.py", LOADING.format(APPENDED.format("os.pardir")), True),
+        ("cli.py", LOADING.format("sys.path.append('./more')\nprint('sub')"), False),
+        ("cli.py", LOADING.format("print(sys.argv, 'sub')"), False),
+        ("sub/tools/cli.py", LOADING.format("sys.path.append(os.path.dirname(__file__))"), False),
+        ("cli.py", "import sys, torch\nsys.path.append('./sub')\nmake = print\n", False),
+    ],
+)
+def test_what_a_program_loads_by_a_computed_name_from_a_folder_that_it_adds(
+    path: str, head: str, is_shared: bool, tmp_path: Path
+) -> None:
+    """Found in instruct-pix2pix, whose scripts load `ldm` by names in a config: the copy beside them is found first."""
+    write_tree(tmp_path, {**LOADED, path: f"{head}torch.cuda.synchronize\nmake()\n"})
+    write_plan(tmp_path)
+    first, other = ((tmp_path / folder / "accel.py").read_text() for folder in (os.path.dirname(path), "sub"))
+    assert "def synchronize" in first and ("def empty_cache" in first) == is_shared
+    assert "def empty_cache" in other and "def synchronize" not in other
+    assert checked(tmp_path) == {} and write_plan(tmp_path) == {}
+    if is_shared:
+        run(tmp_path, os.path.basename(path), folder=os.path.dirname(path) or ".")
+
+
 def test_a_run_over_one_folder_leaves_the_users_of_other_copies_aside(tmp_path: Path) -> None:
     """A folder with an `__init__.py` belongs to the folder above it, with all that lies there."""
     alone = "import torch\ntorch.cuda.synchronize()\n"

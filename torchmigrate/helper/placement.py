@@ -19,7 +19,7 @@ from torchmigrate.project.packaging import ASIDE, installed_package, linked_fold
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import HELPER, import_statement, spelled
 from torchmigrate.source.notebook import Notebook
-from torchmigrate.syntax.resolver import chain_of, ends_program
+from torchmigrate.syntax.resolver import chain_of, ends_program, last_name
 from torchmigrate.syntax.scope import tree_of, walk
 
 _OR_INSTALLED = "try:\n    import {0}\nexcept ImportError:  # where it is installed\n    {1}"
@@ -269,17 +269,92 @@ def _is_of_script(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and chain_of(node) == "sys.argv"
 
 
-def puts_folders_first(raw: bytes) -> bool:
-    """Return whether a file may put folders on sys.path before those which are there: it does more than append."""
+@dataclass(frozen=True, slots=True)
+class SearchPath:
+    """What a file says of sys.path: whether it may put folders before those which are there, and which it may add.
+
+    These have a name that it spells, or lie at most so many folders above its own; "." is where a program starts.
+    """
+
+    is_put_first: bool
+    names: frozenset[str] = frozenset()
+    above: int = -1
+
+    def may_add(self, folder: str, path: str, root: str) -> bool:
+        """Return whether the file with this path may add a folder; `root` is the project's."""
+        is_above = system.is_inside(path, folder) and len(system.dotted(path, folder)) - 1 <= self.above
+        return is_above or (os.curdir if folder == root else os.path.basename(folder)) in self.names
+
+
+def search_path(raw: bytes) -> SearchPath:
+    """Return what a file says of sys.path. It puts folders first if it does more than append."""
     try:
         tree = ast.parse(raw)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True
+        return SearchPath(True)
     nodes = [*ast.walk(tree)]
     sources = (n for n in nodes if isinstance(n, ast.ImportFrom) and n.module == "sys")
     names = {"sys.path"} | {alias.asname or alias.name for n in sources for alias in n.names if alias.name == "path"}
+    said = [n for n in nodes if isinstance(n, (ast.Attribute, ast.Name)) and chain_of(n) in names]
     keeps = {id(part) for node in nodes for part in _keeping_order(node)}
-    return any(chain_of(n) in names and id(n) not in keeps for n in nodes if isinstance(n, (ast.Attribute, ast.Name)))
+    around = (n for n in nodes if isinstance(n, (ast.Expr, ast.Assign, ast.AugAssign)))
+    parts = _with_values([n for n in around if any(each in said for each in ast.walk(n))], nodes)
+    spelled_out = [part for node in parts for part in _parts_of_path(node)]
+    ups, climbs = spelled_out.count(os.pardir), sum(map(_climbs, parts))  # the first climb leads to the file's folder
+    above = ups + max(climbs - 1, 0) if ups or climbs else -1
+    return SearchPath(any(id(n) not in keeps for n in said), frozenset(spelled_out), above)
+
+
+def _with_values(starts: list[ast.AST], nodes: list[ast.AST]) -> list[ast.AST]:
+    """Return all parts of some nodes, and of what the names in them may stand for, as far as the file says so."""
+    values: dict[str, list[ast.expr]] = {}
+    given: dict[str, list[ast.expr]] = {}
+    for node in nodes:
+        match node:
+            case ast.Assign(targets, value):
+                for target in targets:
+                    values.setdefault(chain_of(target) or "", []).append(value)
+            case ast.For(target, value):
+                values.setdefault(chain_of(target) or "", []).append(value)
+            case ast.Call(func, arguments, keywords):
+                given.setdefault(last_name(func), []).extend([*arguments, *(each.value for each in keywords)])
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef):
+            for parameter in node.args.args:
+                values.setdefault(parameter.arg, []).extend(given.get(node.name, ()))
+    values.pop("", None)  # what has no plain name
+    found: dict[ast.AST, None] = {}
+    stack = [*starts]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found[node] = None
+            chain = chain_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+            stack += [*ast.iter_child_nodes(node), *values.get(chain or "", ())]
+    return [*found]
+
+
+def _parts_of_path(node: ast.AST) -> list[str]:
+    """Return the last name of a path that a node spells, and each `..` in it."""
+    match node:
+        case ast.Constant(str(text)):
+            parts = text.rstrip("/").split("/")
+            return [*(part for part in parts[:-1] if part == os.pardir), parts[-1]]
+        case ast.Attribute(attr="pardir"):
+            return [os.pardir]
+        case ast.Attribute(attr="getcwd" | "cwd"):
+            return [os.curdir]
+    return []
+
+
+def _climbs(node: ast.AST) -> int:
+    """Return how many folders up from a file a node leads."""
+    match node:
+        case ast.Attribute(attr="dirname" | "parent") | ast.Name("dirname"):
+            return 1
+        case ast.Subscript(ast.Attribute(attr="parents"), ast.Constant(int(count))):
+            return count + 1
+    return 0
 
 
 def _keeping_order(node: ast.AST) -> list[ast.expr]:

@@ -28,20 +28,21 @@ from torchmigrate.diagnostics.finding import (
 from torchmigrate.helper.import_edits import imports_helper, isort_roots, with_class, with_import, with_imports
 from torchmigrate.helper.placement import (
     Placement,
+    SearchPath,
     beside,
     holds_helper,
     installed_above,
     placed,
     placement,
-    puts_folders_first,
     runs_itself,
+    search_path,
     stands_alone,
 )
 from torchmigrate.project import helper_parts, packaging
 from torchmigrate.project.context import ProjectContext, code
 from torchmigrate.project.helper_file import ProjectHelper, is_ours
 from torchmigrate.project.helper_parts import Uses
-from torchmigrate.project.import_graph import SEARCH_PATHS, Import, reached, read_imports
+from torchmigrate.project.import_graph import COMPUTED_NAMES, SEARCH_PATHS, Import, reached, read_imports
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import imported_by, spelled
 from torchmigrate.source import encoding, notebook
@@ -278,7 +279,8 @@ class Vendored:
         """The files of all programs that may find a copy by its name alone, once it is known which are needed.
 
         Python loads the first on sys.path for the whole program: the one beside its script, unless a file puts folders
-        before it, or else any that a file of the program is meant to find.
+        before it, or else any that a file of the program is meant to find. A program that computes names of modules may
+        import all that find a copy in a folder which it adds to sys.path.
         """
         if len(self._named) < 2:
             return {}
@@ -289,6 +291,7 @@ class Vendored:
         unseen = everyone.difference(*(program.users for program in programs))
         for program in programs:
             more = {path for path in unseen if program.reaches_out or system.is_inside(path, program.folder)}
+            more = more.union(*(users[copy] for copy in program.loads))
             files = program.users | more
             own = system.joined(program.folder, f"{self.facts.helper}.py")
             for copy in [own] if own in users and not program.puts_folders_first else users:
@@ -299,17 +302,30 @@ class Vendored:
         index, folder = self.facts.index, os.path.dirname(start)
         files = {path for path in reached([start], index.may_import) if not self._is_copy(path)}
         is_wide = any(not system.is_inside(path, folder) for path in files) or not files.isdisjoint(self._path_edits)
-        is_first = any(self._path_edits[path] for path in files & self._path_edits.keys())
-        return _Program(folder, files & everyone, is_wide, is_first)
+        edits = files & self._path_edits.keys()
+        is_first = any(self._path_edits[path].is_put_first for path in edits)
+        edits = set() if files.isdisjoint(self._computing) else edits  # of the others it imports what it names
+        loads = {copy for copy in self._named for path in edits if self._may_add(path, copy)}
+        return _Program(folder, files & everyone, is_wide, is_first, loads)
+
+    def _may_add(self, path: str, copy: str) -> bool:
+        """Return whether a file that speaks of sys.path may add the folder of a copy."""
+        return self._path_edits[path].may_add(os.path.dirname(copy), path, self.facts.index.root)
 
     @functools.cached_property
-    def _path_edits(self) -> dict[str, bool]:
-        """The files that speak of sys.path, and whether each puts folders before those which are there."""
+    def _path_edits(self) -> dict[str, SearchPath]:
+        """The files that speak of sys.path, and what each says."""
         index = self.facts.index
         files = set().union(*map(index.holding, SEARCH_PATHS))
         books = {path: index.read_or_nothing(path) for path in index.files if path.endswith(".ipynb")}
         files |= {path for path, raw in books.items() if any(word in raw for word in SEARCH_PATHS)}
-        return {path: puts_folders_first(code(path, index.read(path))) for path in files}
+        return {path: search_path(code(path, index.read(path))) for path in files}
+
+    @functools.cached_property
+    def _computing(self) -> set[str]:
+        """The files that may import modules whose names they compute."""
+        index = self.facts.index
+        return {path for path in index.files if any(index.holds(path, word) for word in COMPUTED_NAMES)}
 
     def _is_start(self, path: str) -> bool:
         """Return whether a file is run as a script, or may be: it is never imported and outside packages."""
@@ -362,12 +378,16 @@ class Vendored:
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A script's folder, the files that it leads to and that import the helper, and how it may find others."""
+    """A script's folder, the files that it leads to and that import the helper, and how it may find others.
+
+    Of the copies in `loads` it may find all users, by names that it computes.
+    """
 
     folder: str
     users: set[str]
     reaches_out: bool
     puts_folders_first: bool
+    loads: set[str]
 
 
 def _shown(path: str, raw: bytes) -> bytes:
