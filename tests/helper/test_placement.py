@@ -885,6 +885,65 @@ def test_packages_that_a_build_script_picks(picked: str, installed: list[str], t
     assert found == {name: f"{root}/{name}" if name in installed else None for name in found}
 
 
+NAMESPACE = "find_namespace_packages(include=['plugins.*'])"
+SUMS = {
+    "two searches": (f"setup(packages=find_packages(exclude=('b',)) + {NAMESPACE})", ["a", "plugins.c"]),
+    "a name for two searches": (
+        f"found = find_packages(exclude=['b']) + {NAMESPACE}\nsetup(packages=found)",
+        ["a", "plugins.c"],
+    ),
+    "a search added": (
+        f"found = find_packages()\nfound += {NAMESPACE}\nsetup(packages=found)",
+        ["a", "b", "plugins.c"],
+    ),
+    "lists added": (
+        "found = ['a']\nfound.append('b')\nfound.extend(['plugins.c'])\nsetup(packages=found)",
+        ["a", "b", "plugins.c"],
+    ),
+    "a list and a search": ("setup(packages=['plugins.c'] + find_packages(include=['a*']))", ["a", "plugins.c"]),
+    "a list of a search": ("setup(packages=list(find_packages(include=['a*'])))", ["a"]),
+    "what is excluded in two lists": ("no = ['b']\nsetup(packages=find_packages(exclude=no + ['a.*']))", ["a"]),
+    "a sum of which one half is not read": ("setup(packages=find_packages(include=['a*']) + more())", ["a", "b"]),
+    "two searches in two folders": ("setup(packages=find_packages() + find_packages('lib'))", ["a", "b"]),
+    "what a function returns": ("setup(packages=more())", ["a", "b"]),
+    "a table of arguments": ("setup(**more())", ["a", "b"]),
+    "a name that names itself": ("found = found + ['a']\nsetup(packages=found)", ["a", "b"]),
+    "no packages, of two folders": ("setup(name='x')", []),  # setuptools refuses to choose one
+    "a list that names one": ("setup(packages=['a'] + ['c'])", ["a"]),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_packages_of_which_a_build_script_adds_up_the_names(name: str, tmp_path: Path) -> None:
+    """Found in vissl. Of what cannot be read, each package has its own copy, which it finds installed or not."""
+    setup, installed = SUMS[name]
+    head = "from setuptools import find_namespace_packages, find_packages, setup\nfrom more import more\n"
+    root = str(write_tree(tmp_path, {"setup.py": head + setup, "a/__init__.py": "", "b/__init__.py": ""}))
+    write_tree(tmp_path, {"a/net.py": "", "b/net.py": "", "plugins/c/net.py": ""})
+    modules = [("a", "net"), ("b", "net"), ("plugins", "c", "net")]
+    found = [installed_package(root, module) for module in modules]
+    assert [os.path.relpath(each, root).replace(os.sep, ".") for each in found if each] == installed
+
+
+@pytest.mark.parametrize("packages", [f"find_packages() + {NAMESPACE}", "more()"])
+def test_an_installed_package_whose_modules_name_it_finds_its_helper(packages: str, tmp_path: Path) -> None:
+    """Found in vissl, of which some modules took the helper from a folder that is not installed."""
+    files = {
+        "setup.py": "from setuptools import find_namespace_packages, find_packages, setup\nfrom more import more\n"
+        f"setup(name='x', packages={packages})\n",
+        "more.py": "def more(): return []\n",
+        "pkg/__init__.py": "",
+        "pkg/hooks/__init__.py": "from pkg.hooks.log import f\n",
+        "pkg/hooks/log.py": "import torch\ndef f():\n    torch.cuda.synchronize()\n",
+        "tools/run.py": "import torch\nfrom pkg.hooks import f\ntorch.cuda.synchronize()\n",
+    }
+    write_tree(tmp_path, files)
+    results = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply").results
+    changed = {os.path.relpath(r.path, tmp_path): r.after.decode() for r in results if isinstance(r, Changed)}
+    assert changed.keys() == {"pkg/accel.py", "pkg/hooks/log.py", "tools/run.py"}
+    assert all("from pkg import accel\n" in changed[name] for name in ("pkg/hooks/log.py", "tools/run.py"))
+
+
 CONFTEST = "import pytest\nimport torch\n@pytest.fixture\ndef freed():\n    torch.cuda.empty_cache()\n"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import functools
 import itertools
 import os
 import re
@@ -43,9 +44,13 @@ class _Selection:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     namespaces: bool = False
+    more: tuple[_Selection, ...] = ()  # of the same folder
 
     def holds(self, dotted: str) -> bool:
         """Return whether a package of this name is installed."""
+        return self._holds(dotted) or any(each.holds(dotted) for each in self.more)
+
+    def _holds(self, dotted: str) -> bool:
         if dotted in self.names or any(f"{dotted}.".startswith(f"{tree}.") for tree in self.trees):
             return True
         if not _matches(dotted, self.include) or _matches(dotted, self.exclude):
@@ -64,8 +69,16 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 @cache
 def is_installable(root: str) -> bool:
     """Return whether a folder says how its packages are installed; a pyproject.toml may only hold settings."""
-    folders = (root, os.path.dirname(root)) if os.path.basename(root) == "src" else (root,)
-    return any(map(_has_packaging, folders)) or _chosen(root) is not None
+    return any(map(_has_packaging, _homes(root))) or _chosen(root) is not None
+
+
+def _homes(root: str) -> tuple[str, ...]:
+    """Return where the files lie that say how packages below a folder are installed: there, or above `src`."""
+    return (root, os.path.dirname(root)) if os.path.basename(root) == "src" else (root,)
+
+
+_KEYWORDS = "**"
+_UNREAD = frozenset({"packages", "ext_modules", _KEYWORDS})  # arguments of setup() that list more than can be read
 
 
 def installed_package(root: str, dotted: Iterable[str]) -> str | None:
@@ -78,7 +91,8 @@ def installed_package(root: str, dotted: Iterable[str]) -> str | None:
     if selection is None:  # it does not say in plain words which ones it installs
         folder = os.path.join(root, *parts[:1])
         is_package = parts and is_installable(root) and os.path.isfile(os.path.join(folder, "__init__.py"))
-        above = parts[:-1] if "ext_modules" in _given(root) else parts  # what it builds in place is found as it lies
+        # what it builds in place is found as it lies, and what it installs besides has its package's copy either way
+        above = parts[:-1] if any(_UNREAD.intersection(_given(each)) for each in _homes(root)) else parts
         return folder if is_package and os.path.isdir(os.path.join(root, *above)) else None
     for count in range(1, len(parts) + 1):
         folder = os.path.join(root, *parts[:count])
@@ -125,7 +139,7 @@ def _read_selection(folder: str) -> _Selection | None:
 
 def _discovered(folder: str, table: Mapping[str, Any]) -> _Selection | None:
     """Return what setuptools finds where nothing is listed: `src`, or the only folder that may be a package."""
-    if "py-modules" in table or {"packages", "py_modules", "ext_modules"} & {*_given(folder)}:
+    if "py-modules" in table or {*_UNREAD, "py_modules"} & {*_given(folder)}:
         return None
     source = os.path.join(folder, "src")
     if os.path.isdir(source):
@@ -291,9 +305,9 @@ def _of_setup(folder: str) -> _Selection | None:
 
 @cache
 def _given(folder: str) -> Mapping[str, ast.expr]:
-    """Return the named arguments of the only call of setup() in setup.py."""
+    """Return the named arguments of the only call of setup() in setup.py; those of a table under `**`."""
     calls = [n for n in ast.walk(_setup(folder)) if isinstance(n, ast.Call) and last_name(n.func) == "setup"]
-    return {k.arg: k.value for k in calls[0].keywords if k.arg} if len(calls) == 1 else {}
+    return {k.arg or _KEYWORDS: k.value for k in calls[0].keywords} if len(calls) == 1 else {}
 
 
 @cache
@@ -306,19 +320,37 @@ def _setup(folder: str) -> ast.Module:
 
 @cache
 def _assigned(folder: str) -> Mapping[str, ast.expr]:
-    """Return the values of names that setup.py assigns once."""
+    """Return the values of names that setup.py assigns once, with what it adds to each."""
     found: dict[str, list[ast.expr]] = {}
+    added: dict[str, list[ast.expr]] = {}
     for node in ast.walk(_setup(folder)):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    found.setdefault(target.id, []).append(node.value)
-    return {name: values[0] for name, values in found.items() if len(values) == 1}
+        match node:
+            case ast.Assign(targets, value):
+                for target in targets:
+                    found.setdefault(chain_of(target) or "", []).append(value)
+            case ast.AugAssign(ast.Name(name), ast.Add(), value) | ast.Call(
+                ast.Attribute(ast.Name(name), "extend"), [value], []
+            ):
+                added.setdefault(name, []).append(value)
+            case ast.Call(ast.Attribute(ast.Name(name), "append"), [value], []):
+                added.setdefault(name, []).append(ast.List([value], ast.Load()))
+    return {
+        name: functools.reduce(lambda left, right: ast.BinOp(left, ast.Add(), right), [*values, *added.get(name, ())])
+        for name, values in found.items()
+        if len(values) == 1
+    }
 
 
-def _constant(node: ast.expr | None, values: Mapping[str, ast.expr]) -> object:
+def _constant(node: ast.expr | None, values: Mapping[str, ast.expr], deep: int = 0) -> object:
     if isinstance(node, ast.Name):
-        node = values.get(node.id)
+        node = values.get(node.id) if deep < _DEEPEST else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        match [_constant(side, values, deep + 1) for side in (node.left, node.right)]:
+            case [str(left), str(right)]:
+                return left + right
+            case [list(first), list(second)]:
+                return [*first, *second]
+        return None
     try:
         return ast.literal_eval(node) if node is not None else None
     except (ValueError, TypeError, RecursionError):
@@ -366,6 +398,8 @@ def _packages(
         return _union(left, right)
     if isinstance(value, ast.Call) and last_name(value.func) in ("find_packages", "find_namespace_packages"):
         return _of_find(folder, value, values)
+    if isinstance(value, ast.Call) and chain_of(value.func) in ("list", "sorted") and len(value.args) == 1:
+        return _packages(folder, source, value.args[0], values, deep + 1)
     if isinstance(value, ast.ListComp) and len(value.generators) == 1 and deep < _DEEPEST:
         found = _packages(folder, source, value.generators[0].iter, values, deep + 1)
         return _part(found, value.elt, value.generators[0]) if found is not None else None
@@ -376,7 +410,7 @@ def _packages(
 def _part(found: _Selection, kept: ast.expr, picks: ast.comprehension) -> _Selection | None:
     """Return what is left of packages that a comprehension keeps, or drops, by how their names begin."""
     name = chain_of(picks.target)
-    if name is None or chain_of(kept) != name:
+    if name is None or chain_of(kept) != name or found.more:
         return None
     for test in picks.ifs:
         drops = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
@@ -407,12 +441,11 @@ def _of_find(folder: str, call: ast.Call, values: Mapping[str, ast.expr]) -> _Se
 
 def _union(left: _Selection | None, right: _Selection | None) -> _Selection | None:
     if left is None or right is None:
-        return left or right
+        return None
     finder, other = (left, right) if left.include else (right, left)
-    names = left.names | right.names
-    if other.include:
-        return None  # two searches
-    return _Selection(finder.source, names, (), finder.include, finder.exclude, finder.namespaces)
+    if not other.include:  # a list names packages below the folder that is searched
+        return replace(finder, names=left.names | right.names)
+    return replace(finder, more=(*finder.more, other)) if finder.source == other.source else None
 
 
 BUILD_SCRIPTS = ("setup.py", "conf.py", "hatch_build.py", "build.py")  # what such a script is called
