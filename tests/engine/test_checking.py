@@ -936,6 +936,37 @@ def test_a_library_that_knows_no_devices_holds_no_code_of_cuda(tmp_path: Path, l
     assert isinstance(result, Unchanged if is_left else Changed)
 
 
+LOADER = """import torch
+from {name} import Loader
+loader = Loader([1, 2], device={device})
+model = torch.nn.Linear(2, 2).cuda()
+for batch in loader:
+    model(batch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "reason"),
+    [
+        ('"cuda"', "pkg.data", ""),
+        ('"cuda"', "pkg.sub.data", ""),
+        ('"cuda:0"', "pkg.data", "`Loader`, which is not seen to hand it to torch"),
+        ('"cuda"', "other.data", "other, which may have devices of its own"),  # whose folder is not installed
+        ('"cuda"', "absent.data", "absent, which may have devices of its own"),
+    ],
+)
+def test_a_module_of_an_installed_package_that_is_not_here_is_no_other_library(
+    tmp_path: Path, device: str, name: str, reason: str
+) -> None:
+    """Found in pytorch-struct, whose examples import a module that moved."""
+    files = {"setup.py": "from setuptools import setup\nsetup(name='x', packages=['pkg'])\n", "pkg/__init__.py": ""}
+    files |= {"examples/tree.py": LOADER.format(name=name, device=device), "third/other/__init__.py": ""}
+    result = planned(write_tree(tmp_path, files))["examples/tree.py"]
+    assert isinstance(result, Changed)
+    assert (device.encode() in result.after) == bool(reason)
+    assert any(reason in f.message for f in result.findings) == bool(reason)
+
+
 def test_an_assertion_of_a_tensor_type_refuses_no_other_devices_than_before(tmp_path: Path) -> None:
     """Found in jukebox: on CUDA it seemed to refuse the CPU anew, as what it asks of became a device."""
     text = "import torch\nclass Prior(torch.nn.Module):\n    def forward(self, x):\n        x = x.long()\n"

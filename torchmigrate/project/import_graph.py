@@ -260,9 +260,20 @@ class ImportIndex:
 
     @cached_property
     def own_folders(self) -> frozenset[str]:
-        """Return the first names of modules in folders of the project that some file imports."""
+        """Return the first names of modules in folders of the project that some file imports.
+
+        Of a module that is not here, as it is compiled or gone, it is that of a package which the project installs.
+        """
         uses = (use for found in self.importers.values() for use in found)
-        return frozenset(use.dotted[0] for use in uses if not use.relative and len(use.dotted) > 1)
+        here = {use.dotted[0] for use in uses if not use.relative and len(use.dotted) > 1}
+        named = ((path, item) for path, imports in self.imports.items() for item in imports if not item.level)
+        others = {(path, top) for path, item in named if (top := item.module.partition(".")[0]) != item.module}
+        return frozenset(here.union(top for path, top in others if top not in here and self._installs(path, top)))
+
+    def _installs(self, path: str, name: str) -> bool:
+        """Return whether a name in a file means a package that the project brings along where it is installed."""
+        found = self.locate(path, 0, (name,))
+        return found is not None and packaging.installed_package(found[1], (name,)) is not None
 
     @cached_property
     def tops(self) -> dict[str, str]:
