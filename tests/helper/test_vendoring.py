@@ -436,6 +436,11 @@ SETUP = "from setuptools import setup\nsetup(name='net', packages=['net'])\n"
     [
         ({"setup.py": SETUP}, "import torch\nfrom net import f\n", "net/accel.py"),
         ({}, "import torch\nfrom net import f\n", "net/demo/accel.py"),
+        ({}, "import torch\nfrom net.a import f\n", "accel.py"),
+        ({}, "import sys, torch\nsys.path.append('..')\nfrom net.a import f\n", "net/demo/accel.py"),
+        ({}, "!pip install more\nimport torch\nfrom net.a import f\n", "net/demo/accel.py"),
+        ({}, "%cd ../..\nimport torch\nfrom net.a import f\n", "net/demo/accel.py"),
+        ({"net/demo/net/a.py": "f = 1\n"}, "import torch\nfrom net.a import f\n", "net/demo/accel.py"),
         ({"setup.py": SETUP}, "import torch, numpy\n", "net/demo/accel.py"),
         ({"setup.py": SETUP}, "import sys, torch\nsys.path.append('..')\nfrom net import f\n", "net/demo/accel.py"),
         ({"setup.py": SETUP}, "!pip install net\nimport torch\nfrom net import f\n", "net/demo/accel.py"),

@@ -523,17 +523,22 @@ def placement(facts: ProjectContext, path: Path) -> Placement:
 
 
 def _of_notebook(index: ImportIndex, path: str, helper: str) -> Placement:
-    """Return the place beside a notebook, where its kernel starts, or in an installed package that it imports.
+    """Return the place beside a notebook, where its kernel starts, or where what it imports lies.
+
+    That is an installed package, or the folder above the notebook at which the full name of a module starts.
 
     A notebook that fetches a package may get one without the helper, and one that changes where modules are looked for
     may find another; dots lead nowhere.
     """
-    used = _package_used(index, path, index.imports.get(path, []), os.path.dirname(path))
+    own = index.imports.get(path, [])
+    used = _package_used(index, path, own, os.path.dirname(path))
     raw = index.read_or_nothing(path)
     is_here = not any(word in raw for word in (*SEARCH_PATHS, *(word.encode() for word in _FETCHES)))
     if used and is_here and _is_installed(*used):
         return _absolute(index, *used, helper)
-    return beside(path, helper)
+    stays = is_here and not any(word in raw for word in (b"%cd", b"chdir"))  # in the folder where it starts
+    proven = _root_used(index, own, path, helper, 2) if stays else None
+    return _absolute(index, *proven, helper) if proven else beside(path, helper)
 
 
 def _is_in_installed(index: ImportIndex, place: Placement) -> bool:
