@@ -210,28 +210,25 @@ def output_device(index: Any) -> Any:
 
 
 def _move_inputs(wrapped: Any, *inputs: Any) -> Any:
-    """Return a module's inputs where its parameters are."""
-    place = next((each.device for each in wrapped.parameters()), _here())
+    """Return a module's inputs where it is; a module on the CPU goes with inputs that are elsewhere."""
+    own = [*wrapped.parameters(), *wrapped.buffers()]
+    tensors = [each for each in torch.utils._pytree.tree_flatten([own, inputs])[0] if isinstance(each, torch.Tensor)]
+    place = next((each.device for each in tensors if each.device.type != "cpu"), torch.device("cpu"))
+    if any(each.device.type != place.type for each in own):
+        wrapped.to(place)
     return torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(place), inputs)
 
 
-def _parallel(module: Any, *, dim: int = 0) -> Any:
-    """Return torch.nn.DataParallel; off CUDA it moves module and inputs to the device."""
+def data_parallel(module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> Any:
+    """Return torch.nn.DataParallel; off CUDA one that takes its inputs to where the module is."""
     if _here().type == "cuda":
-        return torch.nn.DataParallel(module, dim=dim)
+        return torch.nn.DataParallel(module, device_ids, output_device, dim)
     wrapped: Any = torch.nn.DataParallel.__new__(torch.nn.DataParallel)
     torch.nn.Module.__init__(wrapped)  # DataParallel's own would look for GPUs
     wrapped.module, wrapped.device_ids, wrapped.dim = module, [], dim
     if _here().type != "cpu":
-        wrapped.to(_here()).register_forward_pre_hook(_move_inputs, with_kwargs=True)
+        wrapped.register_forward_pre_hook(_move_inputs, with_kwargs=True)
     return wrapped
-
-
-def data_parallel(module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> Any:
-    """Return torch.nn.DataParallel; off CUDA it moves module and inputs to the first device."""
-    if _here().type == "cuda":
-        return torch.nn.DataParallel(module, device_ids, output_device, dim)
-    return _parallel(module, dim=dim).to(device(next(iter(device_ids or ()), None)))
 
 
 def non_blocking(wanted: bool = True) -> bool:

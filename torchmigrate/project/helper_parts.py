@@ -40,7 +40,6 @@ _SHORT = {
     "synchronize": "_wait",
     "Stream": "_new_stream",
     "current_stream": "_running_stream",
-    "data_parallel": "_parallel",
     "dist_backend": "_collectives",
     "is_bf16_supported": "_has_bf16",
 }

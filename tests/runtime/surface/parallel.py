@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from . import KIND, accel, check, here, numbers, same
+from . import KIND, ON_CUDA, accel, check, here, numbers, same
 
 BACKEND = {"cuda": "nccl", "xpu": "xccl", "npu": "hccl"}
 
@@ -85,8 +85,41 @@ def data_parallel_on_two_devices() -> None:
 
 
 @check
-def data_parallel_takes_the_module_and_its_input_to_the_device() -> None:
-    trains(accel.data_parallel(torch.nn.Linear(3, 2)) if KIND != "cuda" else data_parallel(0), numbers(4, 3))
+def data_parallel_takes_its_input_to_the_module() -> None:
+    trains(data_parallel(0), numbers(4, 3))
+
+
+TORCH_S_OWN = ("cuda",)  # where DataParallel is torch's own, which takes the module to the first device at once
+
+
+@check(but=TORCH_S_OWN)
+def data_parallel_leaves_a_module_on_the_cpu_that_is_kept_there() -> None:
+    """`net.to("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")` ran there before."""
+    for ids in ((), ([0],), (None, None)):
+        model = accel.data_parallel(torch.nn.Linear(3, 2).to("cpu"), *ids)
+        assert torch.nn.functional.mse_loss(model(numbers(4, 3)), torch.ones(4, 2)).device.type == "cpu"
+        assert model.module.weight.device.type == "cpu"
+
+
+@check
+def data_parallel_goes_where_it_is_moved() -> None:
+    trains(accel.data_parallel(torch.nn.Linear(3, 2).to(accel.device(0))).to(accel.device(0)), numbers(4, 3))
+    if not ON_CUDA:
+        model = accel.data_parallel(torch.nn.Linear(3, 2)).to(accel.device(0))
+        trains(model, numbers(4, 3))
+        assert model.cpu()(numbers(4, 3)).device.type == "cpu"
+
+
+@check(but=TORCH_S_OWN)
+def data_parallel_takes_a_module_that_nobody_moves_to_its_input() -> None:
+    """As DataParallel takes it to the first GPU; an optimizer that knows the weights keeps them."""
+    model = accel.data_parallel(torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    out = model(numbers(4, 3).to(accel.device(0)))
+    (out * numbers(4, 2).to(accel.device(0))).sum().backward()
+    optimizer.step()
+    assert {x.device for x in (out, *model.parameters(), *model.buffers())} == {here(0)}
+    assert model.module[1].bias.tolist() != [0.0, 0.0]
 
 
 class Pair(NamedTuple):
@@ -106,7 +139,9 @@ class Devices(torch.nn.Module):
 @check
 def data_parallel_scatters_what_holds_tensors() -> None:
     x = numbers(4, 3)
-    accel.data_parallel(Devices(), device_ids=[0])(Pair(x, x), [x, x], {"x": x}, "a", y=x)
+    module = Devices()
+    module.register_buffer("scale", torch.ones(1, device=accel.device(0)))
+    accel.data_parallel(module, device_ids=[0])(Pair(x, x), [x, x], {"x": x}, "a", y=x)
 
 
 @check
