@@ -1,7 +1,7 @@
 """Fixers for device strings such as `"cuda:0"`: whether a device is wanted, and whether a `torch.device` will do.
 
 `X if torch.cuda.is_available() else Y`, where X names CUDA and Y the CPU, is replaced as a whole; so is
-`X if tensor.is_cuda else Y`, which becomes the tensor's device.
+`X if tensor.is_cuda else Y`, which becomes the tensor's device, where X may be `tensor.get_device()`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ _OTHER = re.compile(rf"^(is_)?({'|'.join(having('idiom'))})$|accelerator")  # a 
 def device_idiom(context: RuleContext) -> Iterator[Finding]:
     node = context.node
     assert isinstance(node, ast.IfExp)
+    if is_idiom(context.module, node) and (own := _tensor_by_index(context.module, node)) is not None:
+        yield context.replace(node, f"{context.module.text(own)}.device")
+        return
     arms = _arms(context.module, node)
     if arms is None:
         asked = _asks_of(node.test)
@@ -98,13 +101,16 @@ def _is_settled(module: SemanticModel, node: ast.AST) -> bool:
 
 def is_idiom(module: SemanticModel, node: ast.AST) -> bool:
     """Return whether a whole idiom may be replaced: it has no comment, and no portable selection around it."""
-    if not isinstance(node, ast.IfExp) or (arms := _arms(module, node)) is None:
+    if not isinstance(node, ast.IfExp):
         return False
-    device = parse_device(module, arms[0])
-    if device is None or not is_cpu(module, arms[1]):
-        return False
-    if (tensor := _tensor(node)) is not None and (device.index is not None or chain_of(tensor) is None):
-        return False  # a call may give another tensor each time
+    if _tensor_by_index(module, node) is None:
+        if (arms := _arms(module, node)) is None:
+            return False
+        device = parse_device(module, arms[0])
+        if device is None or not is_cpu(module, arms[1]):
+            return False
+        if (tensor := _tensor(node)) is not None and (device.index is not None or chain_of(tensor) is None):
+            return False  # a call may give another tensor each time
     above = module.enclosing(node, ast.IfExp)
     return not module.holds_comment(node) and not any(_names_other(module, up.test) for up in above)
 
@@ -127,6 +133,60 @@ def _tensor(node: ast.IfExp) -> ast.expr | None:
     """Return x of a choice by `x.is_cuda`."""
     asked = _asks_of(node.test)
     return asked.value if isinstance(asked, ast.Attribute) and asked.attr == "is_cuda" else None
+
+
+def _tensor_by_index(module: SemanticModel, node: ast.IfExp) -> ast.expr | None:
+    """Return x of `x.get_device() if x.is_cuda else "cpu"`, an index or a name, where it is used as a device alone."""
+    asked = _asks_of(node.test)
+    cuda, other = (node.body, node.orelse) if asked is node.test else (node.orelse, node.body)
+    match asked:
+        case ast.Attribute(tensor, "is_cuda"):
+            pass
+        case ast.Compare(ast.Attribute(ast.Attribute(tensor, "device"), "type"), [ast.Eq()], [ast.Constant("cuda")]):
+            pass
+        case _:
+            return None
+    match cuda:
+        case ast.Call(ast.Attribute(named, "get_device"), [], []):
+            is_device = False
+        case ast.Call(func, [ast.Constant("cuda"), ast.Call(ast.Attribute(named, "get_device"), [], [])], []):
+            if module.resolve(func) != "torch.device":
+                return None
+            is_device = isinstance(other, ast.Call)
+        case _:
+            return None
+    chain = chain_of(tensor)
+    if chain is None or chain_of(named) != chain or not is_cpu(module, other):
+        return None
+    return tensor if is_device or _is_device_alone(module, node) else None
+
+
+def _is_device_alone(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether a value, or the variable that is given it alone, only tells torch or a tensor a device."""
+    up = module.parent(node)
+    if not (isinstance(up, ast.Assign) and isinstance(target := up.targets[0], ast.Name) and len(up.targets) == 1):
+        return _tells_device(module, node)
+    scope = module.scope(up)
+    home, bindings = scope.find(target.id) or (scope, [])
+    if home is not scope or len(bindings) != 1 or not isinstance(scope.node, Function):
+        return False
+    know_parents(module)
+    reads = reads_of(module, target.id, scope)
+    return bool(reads) and all(isinstance(r.node, ast.Name) and _tells_device(module, r.node) for r in reads)
+
+
+def _tells_device(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether a value is the device of a factory of torch's or a method of tensors, which take an index, too."""
+    up = module.parent(node)
+    call = module.parent(up) if isinstance(up, ast.keyword) and up.arg == "device" else up
+    if not isinstance(call, ast.Call):
+        return False
+    if isinstance(up, ast.keyword) and _is_told_torch(module, node):
+        return not (module.resolve(call.func) or "").startswith("torch.cuda.")
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return method in ("to", "to_empty", *_TENSOR_METHODS) and (
+        up is not call or (method == "to" and call.args[0] is node)
+    )
 
 
 def _is_told_torch(module: SemanticModel, node: ast.AST) -> bool:
