@@ -295,6 +295,7 @@ def is_used_as_tensor(module: SemanticModel, name: str, node: ast.AST) -> bool:
 _TAKES_ARRAYS = {"torch.from_numpy", "torch.tensor", "torch.as_tensor"}
 _DOUBLES = {"rand", "randn", "random", "random_sample", "uniform", "normal", "standard_normal"}  # of numpy.random
 _FILLED = {"zeros", "ones", "empty", "linspace", "eye"}  # of numpy, with float64 unless a dtype is given
+_TOLD = _FILLED | {"array", "asarray", "full", "arange"}  # of numpy, with the dtype that is given
 _CASTS = ("torch.float", "torch.half", "torch.bfloat", "torch.int", "torch.long")
 
 
@@ -356,6 +357,16 @@ def _is_double(module: SemanticModel, node: ast.expr, statement: ast.stmt) -> bo
     return False
 
 
+def _is_numpy_double(module: SemanticModel, kind: ast.expr, statement: ast.stmt) -> bool:
+    """Return whether a dtype of NumPy's is float64, as Python's `float` is."""
+    if isinstance(kind, ast.Constant):
+        return kind.value in ("float64", "double", "float")
+    scope = module.scope(statement)
+    if isinstance(kind, ast.Name) and kind.id == "float":
+        return scope.find("float") is None
+    return module.resolve(kind, scope) in ("numpy.float64", "numpy.double", "numpy.float_", "numpy.float")
+
+
 def _is_double_array(module: SemanticModel, node: ast.expr, statement: ast.stmt) -> bool:
     if isinstance(node, ast.Name):
         values = given_before(module, node.id, statement)
@@ -365,8 +376,10 @@ def _is_double_array(module: SemanticModel, node: ast.expr, statement: ast.stmt)
             home, _, name = (module.resolve(func, module.scope(statement)) or "").rpartition(".")
             if home == "numpy.random":
                 return name in _DOUBLES
-            if home != "numpy" or any(k.arg == "dtype" for k in keywords):
+            if home != "numpy":
                 return False
+            if kinds := [k.value for k in keywords if k.arg == "dtype"]:
+                return name in _TOLD and all(_is_numpy_double(module, kind, statement) for kind in kinds)
             if name == "array":
                 return len(args) == 1 and isinstance(args[0], ast.List) and bool(args[0].elts) and is_floats(args[0])
             return name in _FILLED and (len(args) == 1 or name == "linspace")
