@@ -13,6 +13,7 @@ from torchmigrate.semantic.library_use import first_call, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers, identifiers_in, mentions, strings_in, words_in
 from torchmigrate.source.edits import Edit
+from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import chain_of, is_same
 from torchmigrate.syntax.scope import Scope
 from torchmigrate.torch_api.names import DTYPE_WORDS
@@ -26,6 +27,22 @@ def float64(context: RuleContext) -> Iterator[Finding]:
             yield context.note()
     elif context.qualified == "torch.cuda.DoubleTensor" or moved(context.module, context.ref):
         yield context.note()
+
+
+def moved_array(context: RuleContext) -> Iterator[Finding]:
+    """Cast an array before it is moved where it is cast right after: NumPy's numbers are float64, which MPS lacks."""
+    module, made = context.module, context.node
+    moving = module.parent(up) if isinstance(up := context.parent, ast.Attribute) and up.attr == "to" else None
+    if not isinstance(made, ast.Call) or not isinstance(moving, ast.Call) or not names_device(moving):
+        return
+    item: ast.AST = moving
+    while isinstance(up := module.parent(item), ast.Subscript) and up.value is item:
+        item = up
+    cast = module.parent(up) if isinstance(up, ast.Attribute) and up.attr == "float" else None
+    if isinstance(cast, ast.Call) and cast.func is up and not (cast.args or cast.keywords):
+        (_, after), (_, end), (_, last) = map(module.span, (made, item, cast))
+        safety = Safety.SAFE if occurs_in_code(module.original, b"cuda") else Safety.UNSAFE
+        yield context.fix([Edit(after, after, ".float()"), Edit(end, last, "")], safety)
 
 
 def moved(module: SemanticModel, node: ast.AST) -> bool:
