@@ -15,7 +15,6 @@ from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults
 from torchmigrate.semantic.dominance import know_parents
-from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import is_module
 from torchmigrate.semantic.references import Reference, helper_function, identifiers, reads_of, spell, spelled
@@ -368,12 +367,6 @@ def _string(context: RuleContext, up: ast.AST | None, dtype: str) -> Iterator[Fi
 
 def aliased(context: RuleContext) -> Iterator[Finding]:
     call = context.call
-    match call:
-        case ast.Call(ast.Attribute(attr="type"), [ast.Call(ast.Attribute(attr="type"), [], [])], []) if (
-            not context.qualified and uses_torch(context.module)
-        ):  # only a tensor's `type()` takes nothing, and MPS's names are of no type that torch has
-            yield context.rewrite("$x.type($y.type())", "$x.type_as($y)") or context.note()
-            return
     if (
         call is None
         or len(call.args) != 1
