@@ -184,12 +184,12 @@ def _refusing_ladder(node: ast.If) -> str | None:
 
 def _corrected(module: SemanticModel, body: list[ast.stmt]) -> list[Span]:
     """Return the values that name CUDA for what a branch sets to the CPU: `device = "cuda"`, unless it is not there."""
-    names = {
+    names = dict.fromkeys(
         name
         for statement in body
         for target, value in _assigned(statement)
         if (name := _name_set(module, target)) and any(getattr(n, "value", None) == "cpu" for n in ast.walk(value))
-    }
+    )
     return [span for name in names for span in _cuda_values(module).get(name, ())]
 
 
@@ -205,9 +205,8 @@ def _cuda_values(module: SemanticModel) -> dict[tuple[str, ast.AST | None], list
             names = (str(getattr(key, "value", "")) for key in node.keys)
             pairs += [((name, None), value) for name, value in zip(names, node.values, strict=True)]
         for key, value in pairs:
-            for part in ast.walk(value):
-                if key and isinstance(part, ast.Constant) and str(part.value).startswith("cuda"):
-                    found.setdefault(key, []).append(module.span(part))
+            if key and (spans := _naming_cuda(module, value)):
+                found.setdefault(key, []).extend(spans)
     return found
 
 
@@ -235,10 +234,15 @@ def _cuda_defaults(module: SemanticModel) -> dict[str, list[Span]]:
     """Return the defaults of options, parameters and fields that name CUDA, by the name of what they are for."""
     found: dict[str, list[Span]] = {}
     for name, value in (pair for node in module.nodes for pair in _defaults(module, node)):
-        for part in ast.walk(value):
-            if isinstance(part, ast.Constant) and str(part.value).startswith("cuda"):
-                found.setdefault(name, []).append(module.span(part))
+        if spans := _naming_cuda(module, value):
+            found.setdefault(name, []).extend(spans)
     return found
+
+
+def _naming_cuda(module: SemanticModel, value: ast.expr) -> list[Span]:
+    """Return the texts in a value that name CUDA's devices."""
+    texts = (part for part in ast.walk(value) if isinstance(part, ast.Constant))
+    return [module.span(part) for part in texts if str(part.value).startswith("cuda")]
 
 
 def _defaults(module: SemanticModel, node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
