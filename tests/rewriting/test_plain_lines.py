@@ -143,6 +143,21 @@ def test_a_type_that_is_no_argument_is_asked_for_where_it_stands(rules: Dispatch
 @pytest.mark.parametrize(
     "before, after",
     [
+        ("dev == torch.device('cuda')", 'dev != torch.device("cpu")'),
+        ("torch.device('cuda') == dev", 'torch.device("cpu") != dev'),
+        ("x.device == torch.device('cuda')", 'x.device == dev != torch.device("cpu")'),
+    ],
+)
+def test_a_variable_is_not_compared_with_itself(rules: DispatchTable, before: str, after: str) -> None:
+    """Found in isl-org/DPT: `device == device != torch.device("cpu")`."""
+    assert (
+        plainly(rules, f"dev = torch.device('cuda')\nif {before}: x.cuda()").splitlines()[1] == f"if {after}: x.to(dev)"
+    )
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
         ("x.to(torch.cuda.current_device())", "x.to(accel.device())"),
         ("x.cuda(torch.cuda.current_device())", "x.to(accel.device())"),
         ("x.to(f'cuda:{torch.cuda.current_device()}', dtype=d)", "x.to(accel.device(), dtype=d)"),

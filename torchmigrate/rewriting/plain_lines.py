@@ -292,8 +292,19 @@ def _known(module: SemanticModel, own: str, call: ast.Call) -> Iterator[Edit]:
             if kind not in kinds or name in hidden or (found := here.find(name)) is None:
                 continue
             if found[0] is scope and _is_before(module, module.statement(value), steps):
-                yield Edit(*module.span(call), name)
+                yield Edit(*_compared_with(module, call, name), name)
                 return
+
+
+def _compared_with(module: SemanticModel, call: ast.Call, name: str) -> tuple[int, int]:
+    """Return the span of a call, with the variable that is compared with it, if that one comes to stand for it."""
+    start, end = module.span(call)
+    match module.parent(call):
+        case ast.Compare(ast.Name(left), [ast.Eq(), _], [first, _]) as up if left == name and first is call:
+            return module.span(up.left)[0], end
+        case ast.Compare(_, [_, ast.Eq()], [first, ast.Name(right) as last]) if right == name and first is call:
+            return start, module.span(last)[1]
+    return start, end
 
 
 @query
