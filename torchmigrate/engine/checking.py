@@ -45,14 +45,23 @@ def run_checked(
         by_path |= dict(rerun(beside, mode))
     rewriting = "survey" if mode == "check" else mode
     rewrites = {path: done.rewritten for path, done in by_path.items() if done.rewritten}
+    surveyed = by_path
     if mode == "check":
         fixable = [path for path, done in by_path.items() if path in raw and _has_fix(done)]
-        rewrites = {path: done.rewritten for path, done in rerun(fixable, rewriting) if done.rewritten}
+        surveyed = dict(rerun(fixable, rewriting))
+        rewrites = {path: done.rewritten for path, done in surveyed.items() if done.rewritten}
+    stale: set[str] = set()
+    facts = _with_askers(facts, surveyed)
+    hiding = [path for path, text in todo if facts.askers and b"CUDA_VISIBLE_DEVICES" in text]
+    for path, done in rerun((path for path in hiding if path not in facts.askers), rewriting):
+        by_path[path] = done
+        stale.add(path)
+        if done.rewritten:
+            rewrites[path] = done.rewritten
     total = sum(len(each.edits) for each in rewrites.values())
     mocked = mocks.covered(facts.index) if rewrites else {}
     check = Check(facts)
     changed: set[str] | None = None  # since the last check
-    stale: set[str] = set()
     for at in itertools.count():
         fresh = _touched(mocked, rewrites)
         if not fresh and rewrites:
@@ -80,6 +89,13 @@ def _with_helpers(facts: ProjectContext, by_path: Mapping[str, Done]) -> Project
     new = copy.copy(facts)
     users = (path for path, done in by_path.items() if done.lacks and done.lacks.helper)
     new.helpers = frozenset(placement(facts, Path(path)).path for path in users)
+    return new
+
+
+def _with_askers(facts: ProjectContext, by_path: Mapping[str, Done]) -> ProjectContext:
+    """Return the project context with the files that come to ask the helper."""
+    new = copy.copy(facts)
+    new.askers = frozenset(path for path, done in by_path.items() if done.lacks and done.lacks.helper)
     return new
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.project.import_graph import reached
 from torchmigrate.semantic.library_use import first_call, is_imported
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import helper_bound, helper_names, identifiers_in, strings_in
@@ -197,8 +198,8 @@ def hidden_cuda(context: RuleContext) -> Iterator[Finding]:
     module, statement = context.module, _hiding(context)
     if statement is None or _is_told_of(module, statement):
         return
-    if module.facts.writes_native or not (helper_bound(module) or helper_names(module)):
-        return  # nothing in this file asks the helper
+    if module.facts.writes_native or not (helper_bound(module) or helper_names(module) or _imports_asker(module)):
+        return  # nothing here asks the helper
     code = module.source.utf8
     (start, end), (name, name_end), (value, _) = map(module.span, (statement, context.node, statement.value))
     indent = code[code.rfind(b"\n", 0, start) + 1 : start].decode()
@@ -212,8 +213,16 @@ def hidden_cuda(context: RuleContext) -> Iterator[Finding]:
     yield context.fix([Edit(below, below, f"{module.source.newline}{indent}{told}")])
 
 
+def _imports_asker(module: SemanticModel) -> bool:
+    """Return whether the file imports one that comes to ask the helper, directly or through others."""
+    facts = module.facts
+    return bool(facts.askers) and not facts.askers.isdisjoint(reached([str(module.path)], facts.index.imported_by))
+
+
 def _hiding(context: RuleContext) -> ast.Assign | None:
     """Return the statement around a string that sets CUDA_VISIBLE_DEVICES to no device, in `os.environ` itself."""
+    if getattr(context.node, "value", "") != "CUDA_VISIBLE_DEVICES":
+        return None
     match context.parent and context.module.parent(context.parent):
         case ast.Assign([ast.Subscript(owner)], ast.Constant("" | "-1")) as statement:
             is_plain = context.module.text(statement.value) in ("''", '""', "'-1'", '"-1"')
