@@ -32,7 +32,7 @@ from torchmigrate.semantic.library_use import is_imported, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import helper_function, identifiers_in, reads_of, spelled, words_in
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain
+from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leading_chain
 from torchmigrate.syntax.scope import Function
 from torchmigrate.torch_api.backends import having
 from torchmigrate.torch_api.libraries import FOREIGN
@@ -398,6 +398,9 @@ def _compared(context: RuleContext, call: ast.Call, device: Device, up: ast.Comp
     """Return the finding for `x.device == torch.device("cuda")`, which is False on the CPU and must stay so."""
     if len(up.ops) == 1 and isinstance(up.ops[0], ast.Eq):
         parts = [device.as_device, 'torch.device("cpu")']
+        statement = context.module.statement(up)
+        if isinstance(statement, ast.If) and ends_program(statement.body):
+            return context.left("CUDA alone is refused there")
         return context.replace(call, " != ".join(parts if up.left is not call else reversed(parts)))
     moves = isinstance(context.module.parent(up), ast.If)  # `if x.device != torch.device("cuda"): x = x.to(...)`
     if moves:
