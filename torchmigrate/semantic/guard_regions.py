@@ -375,7 +375,7 @@ def _names_others(module: SemanticModel, node: ast.AST) -> bool:
 
 
 def portable_chain(module: SemanticModel, node: ast.If) -> bool:
-    """Return whether an `if/elif` chain asks for another accelerator in one of its tests."""
+    """Return whether an `if/elif` chain asks for another accelerator in one of its tests, or its last arm takes one."""
     top: ast.AST = node
     while isinstance(up := module.parent(top), ast.If) and up.orelse == [top]:
         top = up
@@ -388,9 +388,16 @@ def _portable_below(module: SemanticModel, top: ast.AST) -> bool:
         if mentions_others(module, top.test):
             return True
         if len(top.orelse) > 1 or not top.orelse or not isinstance(top.orelse[0], ast.If):
-            return any(isinstance(n, ast.If) and mentions_others(module, n.test) for n in top.orelse)
+            return any(_is_for_others(module, n) for n in top.orelse)
         top = top.orelse[0]
     return False
+
+
+def _is_for_others(module: SemanticModel, last: ast.stmt) -> bool:
+    """Return whether a statement of the last arm asks for another accelerator, or chooses one without asking."""
+    if isinstance(last, ast.If):
+        return mentions_others(module, last.test)
+    return isinstance(last, (ast.Assign, ast.Return)) and bool(_chosen(module, last)) and _names_others(module, last)
 
 
 OTHERS = frozenset(types_of("accelerator")) - {"cuda"}
