@@ -184,8 +184,11 @@ def test_a_second_run_decides_the_same(body: str, migrated: Migrated) -> None:
 
 # ---- float64, which MPS refuses
 TOLD = ["np.array(a, dtype=np.float64)", "np.zeros(3, dtype=float)", "np.asarray(a, dtype='float64')"]
-DOUBLES = ["np.random.rand(3)", "np.zeros(3)", "np.array([1.0, 2.0])", *TOLD]
+DRAWN = ["np.random.rand(3)", "np.random.RandomState(a).randn(1, 4)", "np.random.default_rng().normal(size=3)"]
+JOINED = ["np.stack([np.zeros(3), a])", "np.concatenate((a, np.random.RandomState(0).uniform(3)))"]
+DOUBLES = [*DRAWN, *JOINED, "np.zeros(3)", "np.array([1.0, 2.0])", *TOLD]
 SINGLES = ["np.zeros(3, dtype=np.float32)", "np.zeros(3, np.float32)", "np.array([1, 2])", "a", "a.astype('float32')"]
+SINGLES += ["np.stack([a, a])", "np.random.RandomState(0).permutation(3)", "a.normal(size=3)"]
 SINGLES += ["np.array(a, dtype=int)", "np.zeros(3, dtype='float32')", "np.arange(3, dtype=a.dtype)"]
 GUARDED = {
     "a branch": f"    x = torch.from_numpy(DATA)\n    if {ASK}:\n        {MOVE}\n    return x\n",

@@ -294,6 +294,8 @@ def is_used_as_tensor(module: SemanticModel, name: str, node: ast.AST) -> bool:
 
 _TAKES_ARRAYS = {"torch.from_numpy", "torch.tensor", "torch.as_tensor"}
 _DOUBLES = {"rand", "randn", "random", "random_sample", "uniform", "normal", "standard_normal"}  # of numpy.random
+_GENERATORS = ("numpy.random.RandomState", "numpy.random.default_rng", "numpy.random.Generator")
+_JOINS = {"stack", "concatenate", "hstack", "vstack"}  # of numpy
 _FILLED = {"zeros", "ones", "empty", "linspace", "eye"}  # of numpy, with float64 unless a dtype is given
 _TOLD = _FILLED | {"array", "asarray", "full", "arange"}  # of numpy, with the dtype that is given
 _CASTS = ("torch.float", "torch.half", "torch.bfloat", "torch.int", "torch.long")
@@ -372,10 +374,14 @@ def _is_double_array(module: SemanticModel, node: ast.expr, statement: ast.stmt)
         values = given_before(module, node.id, statement)
         return bool(values) and any(isinstance(v, ast.Call) and _is_double_array(module, v, s) for v, s in values or ())
     match node:
+        case ast.Call(ast.Attribute(maker, name)) if name in _DOUBLES and _is_generator(module, maker, statement):
+            return True
         case ast.Call(func, args, keywords):
             home, _, name = (module.resolve(func, module.scope(statement)) or "").rpartition(".")
             if home == "numpy.random":
                 return name in _DOUBLES
+            if home == "numpy" and name in _JOINS and args and isinstance(args[0], (ast.List, ast.Tuple)):
+                return any(_is_double_array(module, item, statement) for item in args[0].elts)
             if home != "numpy":
                 return False
             if kinds := [k.value for k in keywords if k.arg == "dtype"]:
@@ -384,3 +390,11 @@ def _is_double_array(module: SemanticModel, node: ast.expr, statement: ast.stmt)
                 return len(args) == 1 and isinstance(args[0], ast.List) and bool(args[0].elts) and is_floats(args[0])
             return name in _FILLED and (len(args) == 1 or name == "linspace")
     return False
+
+
+def _is_generator(module: SemanticModel, node: ast.expr, statement: ast.stmt) -> bool:
+    """Return whether a value is certain to be a generator of random numbers of NumPy's."""
+    if isinstance(node, ast.Name):
+        values = given_before(module, node.id, statement)
+        return bool(values) and all(isinstance(v, ast.Call) and _is_generator(module, v, s) for v, s in values or ())
+    return isinstance(node, ast.Call) and module.resolve(node.func, module.scope(statement)) in _GENERATORS
