@@ -219,11 +219,13 @@ def _move_inputs(wrapped: Any, *inputs: Any) -> Any:
     return torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(place), inputs)
 
 
-def data_parallel(module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> Any:
-    """Return torch.nn.DataParallel; off CUDA one that takes its inputs to where the module is."""
+def data_parallel(
+    module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0, cls: Any = torch.nn.DataParallel
+) -> Any:
+    """Return torch.nn.DataParallel, or an heir; off CUDA one that takes its inputs to where the module is."""
     if _here().type == "cuda":
-        return torch.nn.DataParallel(module, device_ids, output_device, dim)
-    wrapped: Any = torch.nn.DataParallel.__new__(torch.nn.DataParallel)
+        return cls(module, device_ids, output_device, dim)
+    wrapped: Any = cls.__new__(cls)
     torch.nn.Module.__init__(wrapped)  # DataParallel's own would look for GPUs
     wrapped.module, wrapped.device_ids, wrapped.dim = module, [], dim
     if _here().type != "cpu":

@@ -13,6 +13,7 @@ from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import chain_of
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, Scopes, build_scopes
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
+from torchmigrate.torch_api.names import canonical
 
 if TYPE_CHECKING:
     from torchmigrate.project.import_graph import ImportIndex
@@ -112,6 +113,20 @@ class ClassHierarchy:
                 if "." in above and root not in sys.stdlib_module_names:
                     return True
         return False
+
+    def heirs(self, place: Place, chain: str, base: str) -> list[Definition]:
+        """Return the classes of the project that a name means, if each inherits from `base`, a class of torch."""
+        found = [*self.meanings(place, chain)]
+        classes = [item for item in found if isinstance(item, Definition) and base in self._torchs(item)]
+        return classes if len(classes) == len(found) else []
+
+    def overrides(self, found: Definition, names: Collection[str]) -> bool:
+        """Return whether a class, or a class of the project above it, defines one of these methods itself."""
+        above = (item.node for item in self._ancestors(found) if isinstance(item, Definition))
+        return any(isinstance(f, FUNCTIONS) and f.name in names for node in above for f in node.body)
+
+    def _torchs(self, found: Definition) -> set[str]:
+        return {canonical(item) for item in self._ancestors(found) if isinstance(item, str)}
 
     def loads_as_torch(self, found: Meaning) -> bool:
         """Return whether instances of a class are modules of torch that copy a state they load into what they have."""

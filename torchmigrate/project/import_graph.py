@@ -30,7 +30,8 @@ COMPUTED_NAMES = b"import_module", b"__import__", b"hydra.utils", b"pydoc"  # ma
 COMPILING = b"compile", b"dynamo", b"torch.export"  # without these, nothing is compiled
 _INSTALLED = sys.stdlib_module_names | BUILT_ON_TORCH | {"numpy"}
 CUDA = b"cuda"
-WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, *MOCKS, *SEARCH_PATHS, *COMPUTED_NAMES, *COMPILING, CUDA
+PARALLEL = b"DataParallel"
+WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, *MOCKS, *SEARCH_PATHS, *COMPUTED_NAMES, *COMPILING, CUDA, PARALLEL
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from torchmigrate.fixers.registry import rewrite_by_patterns
 from torchmigrate.project.text_rules import NONE, TextRules, text_rules
 from torchmigrate.rules.model import NODE_KINDS, Prefilter, Rule, Ruleset, prefilter, words_in
 from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.receiver import parallel_classes
 from torchmigrate.semantic.references import HELPER, spelled
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import literal_getattr
@@ -247,7 +248,8 @@ def _aliases(module: SemanticModel, rules: DispatchTable) -> Iterator[str]:
                 binding.value and module.resolver.resolve(binding.value, module.scopes.module)
             )
             value = canonical(value) if value else None
-            if value and value.startswith("torch.") and (rules.named(value) or "cuda" in value):
+            is_torchs = value and value.startswith("torch.") and (rules.named(value) or "cuda" in value)
+            if is_torchs or (binding.local and module.facts.reexport(module.path, *binding.local)):
                 yield name
-            elif binding.local:
-                yield from (name for _ in (1,) if module.facts.reexport(module.path, *binding.local))
+        if parallel_classes(module, module.scopes.module, name):
+            yield name

@@ -20,7 +20,7 @@ class PackError(ValueError):
 WHERE = {"literal", "integer", "string", "true"}
 
 
-NODE_KINDS = {"If", "IfExp", "Compare", "Assert", "Lambda", "FunctionDef", "Import", "ImportFrom"}
+NODE_KINDS = {"Call", "If", "IfExp", "Compare", "Assert", "Lambda", "FunctionDef", "Import", "ImportFrom"}
 
 
 STRING_KINDS = {

@@ -9,6 +9,7 @@ from enum import Enum, auto
 from functools import lru_cache
 
 from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
+from torchmigrate.project.import_graph import PARALLEL
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.syntax.resolver import chain_of, is_same, leading_chain
@@ -218,6 +219,18 @@ def _variable(module: SemanticModel, name: str, bindings: list[Binding], scope: 
         else:
             imported = isinstance(binding.node, (ast.ClassDef, ast.ImportFrom))
             yield _of_instance(module, name, scope) if imported else Kind.UNKNOWN
+
+
+@query
+def parallel_classes(module: SemanticModel, scope: Scope, chain: str) -> list[Definition]:
+    """Return the classes of the project that a name means, if each inherits from torch's DataParallel."""
+    _, bindings = scope.find(chain.partition(".")[0]) or (scope, [])
+    index, path = module.facts.index, str(module.path)
+    targets = [target for b in bindings if b.local and (target := index.find(path, *b.local)) in index.files]
+    is_here = any(isinstance(b.node, ast.ClassDef) for b in bindings) and PARALLEL in module.original
+    if not is_here and not any(index.holds(target, PARALLEL) for target in targets):
+        return []
+    return module.facts.hierarchy.heirs(Place(path, scope), chain, "torch.nn.DataParallel")
 
 
 def _annotated(module: SemanticModel, arg: ast.arg, scope: Scope) -> Kind:

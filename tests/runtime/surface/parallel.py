@@ -144,6 +144,19 @@ def data_parallel_scatters_what_holds_tensors() -> None:
     accel.data_parallel(module, device_ids=[0])(Pair(x, x), [x, x], {"x": x}, "a", y=x)
 
 
+class Heir(torch.nn.DataParallel):
+    def replicate(self, module: Any, device_ids: Any) -> Any:
+        raise AssertionError("one device needs no replicas")
+
+
+@check
+def data_parallel_of_an_heir() -> None:
+    torch.manual_seed(0)
+    model = accel.data_parallel(torch.nn.Linear(3, 2).to(accel.device(0)), device_ids=[0], cls=Heir)
+    assert type(model) is Heir
+    trains(model, numbers(4, 3))
+
+
 @check
 def data_parallel_is_one() -> None:
     """To isinstance, in a checkpoint, when copied and when pickled."""

@@ -286,6 +286,9 @@ class Module:
             elif isinstance(value, list):
                 yield from (p for child in value if isinstance(child, Module) for p in child.parameters())
 
+    def buffers(self) -> Iterator[Tensor]:
+        return iter(())  # they are among the parameters
+
     def to(self, *args: Any, **options: Any) -> Module:
         return self._apply(lambda tensor: tensor.to(*args, **options))
 
@@ -511,7 +514,9 @@ class Modules:
         self.add("torch.profiler", record_function=Context)
         self.add("torch.utils")
         self.add("torch.utils.data", DataLoader=lambda data, **options: list(data), Dataset=object)
-        self.add("torch.utils._pytree", tree_map_only=self._map_only)
+        self.add(
+            "torch.utils._pytree", tree_map_only=self._map_only, tree_flatten=lambda tree: (self._leaves(tree), None)
+        )
         self.add("torch.optim", SGD=self._optimizer, Adam=self._optimizer, AdamW=self._optimizer)
         scaler = type("GradScaler", (Scaler,), {"world": world})
         self.add("torch.amp", autocast=Context, GradScaler=scaler)
@@ -528,6 +533,10 @@ class Modules:
         if isinstance(thing, (list, tuple)):
             return type(thing)(self._map_only(kind, function, part) for part in thing)
         return thing
+
+    def _leaves(self, thing: Any) -> list[Any]:
+        parts = thing.values() if isinstance(thing, dict) else thing if isinstance(thing, (list, tuple)) else None
+        return [thing] if parts is None else [leaf for part in parts for leaf in self._leaves(part)]
 
     def _cuda(self) -> None:
         world = self.world

@@ -19,6 +19,7 @@ from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import first_call, is_for_devices
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.receiver import parallel_classes
 from torchmigrate.semantic.references import (
     helper_function,
     identifiers,
@@ -36,6 +37,7 @@ from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER, having
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
 _WORDS = ("world", "rank", "distrib", "ddp", "parallel", "process", "gpu", "device", "accelerat", *having("helper"))
 _CHOICE = re.compile("|".join(_WORDS), re.I)
+_OF_PARALLEL = ("__new__", "__init__", "__call__", "forward")  # by which it is made and called
 _MPS = "MPS has no collectives and raises AttributeError"
 _WITHOUT = 'FSDP asks for an accelerator: on the CPU it raises without `device_id=torch.device("cpu")`, and ' + _MPS
 
@@ -54,6 +56,20 @@ def fsdp(context: RuleContext) -> Iterator[Finding]:
         yield from _device_id(context, given)
     elif first_call(context.module, {context.qualified or ""}) is call:
         yield context.note(_WITHOUT if name == "FullyShardedDataParallel" else f"{_MPS}: leave `fully_shard` out there")
+
+
+def parallel_class(context: RuleContext) -> Iterator[Finding]:
+    """Rewrite a call of a class that inherits from DataParallel, and is made and called as it is."""
+    call, chain = context.call, chain_of(context.call.func) if context.call else None
+    if call is None or not chain or chain.startswith("super"):
+        return
+    classes = parallel_classes(context.module, context.scope, chain)
+    if any(context.module.facts.hierarchy.overrides(found, _OF_PARALLEL) for found in classes):
+        yield context.note(
+            f"`{chain}` inherits from DataParallel, but is made or called in its own way: it is not rewritten"
+        )
+    elif classes:
+        yield context.rewrite("$f($$args)", f"accel.data_parallel($$args, cls={chain})") or context.note()
 
 
 def _device_id(context: RuleContext, given: ast.expr) -> Iterator[Finding]:
