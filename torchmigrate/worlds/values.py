@@ -366,6 +366,8 @@ def combined(op: ast.operator, left: Atom, right: Atom) -> Atom:
             return Unknown()
     if isinstance(left, Const) and isinstance(left.value, str) and isinstance(op, ast.Add):
         return _cut(left.value)
+    if isinstance(op, ast.Mod) and isinstance(left, Unknown) and right == Const(1, int):
+        return Const(0, int)  # any batch is a multiple of one device
     return Unknown()
 
 
