@@ -113,6 +113,9 @@ def test_what_holds_an_edit_is_named_by_its_cell(here: Path, cli: Cli) -> None:
     assert "a.ipynb:cell 1:3:10: device/device-idiom: " in ran.err
     assert "(left alone: cell 2, line 3: this device is handed to ctranslate2" in ran.err
     assert "(left alone: line 6: this device is handed to ctranslate2" in ran.err
+    assert "4 left alone (-v). 2 of them stay on CUDA: a.ipynb, cell 2, line 3: this device is handed to" in ran.last
+    (here / "b.py").unlink()
+    assert cli("check", "a.ipynb").last.count("2 left alone (-v). 2 of them stay on CUDA: a.ipynb, cell 2") == 1
 
 
 # ---- comments of ours

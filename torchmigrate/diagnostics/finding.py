@@ -77,6 +77,7 @@ class Finding:
     see: str = ""
     blocks: bool = False  # NVIDIA-only code: the guarded region around it stays as it is
     guards: str = ""  # the rule says so: a "test" or a "choice" of a device, which guards code
+    held: str = ""  # why the worlds check holds its edits back
     follows: bool = False  # a test of the device type: rewritten only together with code that it guards
 
     def with_status(self, status: Status) -> Finding:

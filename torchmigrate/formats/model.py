@@ -185,6 +185,7 @@ class Report:
             yield ", ".join(left) + "."
         if self.left:
             yield f"{len(self.left)} left alone (-v)."
+            yield from self._describe_held()
         if self.suppressed:
             yield f"{self.suppressed} suppressed."
         if self.known:
@@ -193,6 +194,16 @@ class Report:
             yield f"{len(self.skipped)} skipped."
         if self.failed:
             yield f"{counted(len(self.failed), 'error')}."
+
+    def _describe_held(self) -> Iterator[str]:
+        """Yield the sentence that says why most of what is left stays on CUDA, if the worlds check holds it back."""
+        places = (
+            (f"{visible(self.name(r.path))}, " * f.held.startswith(("line ", "cell ")), f.held)
+            for r, f in self.left
+            if f.held
+        )
+        for reason, count in Counter(map("".join, places)).most_common(1):
+            yield f"{count} of them stay{'s' if count == 1 else ''} on CUDA: {reason}."
 
     def _describe_findings(self) -> str:
         if not self.read and not self.others:

@@ -122,7 +122,7 @@ def _checked(finding: Finding, held: Touching[str], passes: Sequence[tuple[Edit,
     if reason is None:
         return finding
     message = f"{finding.message} (left alone: {reason})"
-    return replace(finding, fix=None, status=Status.LEFT, message=message, blocks=True)
+    return replace(finding, fix=None, status=Status.LEFT, message=message, blocks=True, held=reason)
 
 
 def _why_held(held: Touching[str], here: Span, edits: Sequence[Span]) -> str | None:
