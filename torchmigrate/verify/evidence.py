@@ -207,7 +207,7 @@ def left_out(outcome: Outcome, original: Outcome) -> str | None:
     if not left:
         return None
     more = f" and {len(left) - 3} more" if len(left) > 3 else ""
-    return f"no {', '.join(left[:3])}{more} on {outcome.run.way.backend}"
+    return f"the original's {', '.join(left[:3])}{more} did not run on {outcome.run.way.backend}"
 
 
 def size(count: float) -> str:
