@@ -52,7 +52,7 @@ AREAS = {
 _INTRO = """# Rules
 
 Written by `docs/build_rules.py` from the files under `rules/`. `torchmigrate explain NAME` says it about one rule.
-What safe, unsafe and display mean: [safety.md](safety.md). The examples are tests: `torchmigrate rules test`.
+What safe, unsafe and "needs you" mean: [safety.md](safety.md). The examples are tests: `torchmigrate rules test`.
 """
 _CATALOG = """# Catalog
 
@@ -105,7 +105,7 @@ def rules_page() -> str:
     """All of docs/rules.md."""
     rules = sorted(packs.load().rules.values(), key=lambda rule: rule.id)
     lines = [_INTRO, "| rule | safety | what it finds |", "|---|---|---|"]
-    lines += [f"| [{r.id}](#{_anchor(r.id)}) | {r.safety.value} | {_cell(r.summary)} |" for r in rules]
+    lines += [f"| [{r.id}](#{_anchor(r.id)}) | {r.safety.said} | {_cell(r.summary)} |" for r in rules]
     for name, members in itertools.groupby(rules, key=lambda rule: rule.pack):
         lines += ["", f"## {name}"]
         lines += itertools.chain.from_iterable(map(_section, members))
@@ -123,7 +123,7 @@ def _cell(text: str) -> str:
 def _section(rule: Rule) -> Iterator[str]:
     yield f"\n### {rule.id}\n"
     matters = f" Matters on: {', '.join(rule.backends)}." if rule.backends else ""
-    yield f"{rule.summary}. Safety: {rule.safety.value}.{matters} Cases: {len(rule.cases)}.\n"
+    yield f"{rule.summary}. Safety: {rule.safety.said}.{matters} Cases: {len(rule.cases)}.\n"
     yield rule.why
     if names := sorted({f"`{key}`" for key in rule.keys() if key.startswith(("torch.", "."))}):  # noqa: SIM118
         yield "\nLooks at: " + ", ".join(names)

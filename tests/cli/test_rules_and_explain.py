@@ -177,6 +177,7 @@ def test_explain_answers_for_any_public_name(here: Path, cli: Cli, name: str, sa
     [
         ("torch.nn.functional.scaled_dot_product_atention", "torch.nn.functional.scaled_dot_product_attention"),
         ("torch.cuda.empty_cahce", "torch.cuda.empty_cache"),
+        ("nccl", "distributed/nccl"),  # a rule without its pack
     ],
 )
 def test_a_mistyped_name_is_not_answered(here: Path, cli: Cli, name: str, near: str) -> None:

@@ -71,6 +71,17 @@ PROJECTS: dict[str, tuple[dict[str, str], str]] = {
         {"a.py": "import submitit\nimport z\n\n\ndef main():\n    submitit.submit(z.main)\n" + MAIN, "z.py": SAVES},
         "z.py",
     ),
+    "one that starts another program, which trains by what it imports under another name": (
+        {
+            "a.py": "import z\n\n\nclass Job:\n    def __call__(self):\n        z.main()\n\n\n"
+            "def main():\n    Job()\n" + MAIN,
+            "misc.py": "import torch\n\n\nclass ScalerThatCountsNorms:\n    def __call__(self, loss):\n"
+            "        loss.backward()\n\n\ndef save():\n    torch.save(1, 'x.pt')\n",
+            "z.py": "import misc\nfrom misc import ScalerThatCountsNorms as Scaler\nfrom net import Net\n\n\n"
+            "def main():\n    scaler = Scaler()\n    scaler(Net()(1))\n    misc.save()\n" + MAIN,
+        },
+        "z.py",
+    ),
     "one that takes a function from a program that only uses a model": (
         {"a.py": SAVES.replace("from net", "from z import main as show\nfrom net"), "z.py": EVAL},
         "a.py",

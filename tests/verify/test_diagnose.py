@@ -294,6 +294,7 @@ KNOWN = [
     ("RuntimeError", "Cannot access accelerator device when none is available.", "needs an accelerator"),
     ("IndexError", "index 9187201950435737471 is out of bounds", "likely a synchronize() is missing"),
     ("FileNotFoundError", "[Errno 2] No such file or directory: 'train.npy'", "`train.npy` is not in the copy of PATH"),
+    ("FileNotFoundError", "[Errno 2] No such file or directory: '../data/a'", "`../data/a` is outside the project"),
     ("FileNotFoundError", "[Errno 2] No such file or directory: '/data/a'", "`/data/a` does not exist on this machine"),
     (
         "RuntimeError",

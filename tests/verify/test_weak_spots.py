@@ -625,13 +625,13 @@ SAID = {
     "prepared_on_the_cpu": Weak(
         TRAIN + f"model = {NET}.to(DEVICE)\nz = x\nfor k in range(3):\n    z = (z * 1.01).clamp(-3, 3)\n"
         "train(model, z.to(DEVICE))\n",
-        r"; 8\d% of the original's work on mps; no clamp",
+        r"; 8\d% of the original's work on mps; the original's clamp",
         (("z = x", "z = x.cpu()"),),
     ),
     "a_step_whose_own_error_is_dropped": Weak(
         TRAIN + f"train({NET}.to(DEVICE), steps=30)\nWAYS = {{'cuda': torch.topk, 'cpu': torch.topk}}\nkept = []\n"
         "try:\n    kept.append(WAYS[DEVICE.type](x, 3))\nexcept Exception:\n    pass\n",
-        "; no topk on mps$",
+        "; the original's topk did not run on mps$",
     ),
     "half_precision_for_cuda_alone": Weak(
         f"model = {NET}.to(DEVICE)\nwith torch.autocast('cuda', torch.bfloat16):\n    out = model(x).float()\n"

@@ -29,10 +29,10 @@ _QUOTED = r"'([^']*)'"
 _NOT_ONE_OF = r"(?s)(?:Value error, )?'(.*)' is not one of (.*)"
 
 
-def explain_error(error: Exception) -> UserError:
+def explain_error(error: Exception, given: Sequence[str] = ()) -> UserError:
     """Return any error, also of typer's own click, as a UserError; raise a bug again if `TORCHMIGRATE_DEBUG` is set."""
     if hasattr(error, "format_message"):
-        return _explain_usage(error)
+        return _explain_usage(error, given)
     if os.environ.get("TORCHMIGRATE_DEBUG"):
         raise error
     if isinstance(error, MemoryError):
@@ -58,11 +58,12 @@ def _places(error: Exception) -> Iterable[str]:
     return dict.fromkeys(places)
 
 
-def _explain_usage(error: Exception) -> UserError:
+def _explain_usage(error: Exception, given: Sequence[str]) -> UserError:
     from torchmigrate.cli.program import option_elsewhere
 
     context = getattr(error, "ctx", None)
-    help = f"see `{context.command_path if context else 'torchmigrate'} --help`"
+    command = " ".join(("torchmigrate", *(word for word in given[:1] if not word.startswith("-"))))
+    help = f"see `{context.command_path if context else command} --help`"
     if name := getattr(error, "option_name", ""):
         near = getattr(error, "possibilities", None)
         if said := option_elsewhere(name) or (f"did you mean `{near[0]}`?" if near else ""):
@@ -169,13 +170,13 @@ def _with_files_as_such(words: Sequence[str]) -> list[str]:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
     _prepare_streams()
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         os.getcwd()
     except OSError:
         print_fitted(UserError("the current directory is gone", "change to one that exists"))
         return 2
     try:
-        given = sys.argv[1:] if arguments is None else list(arguments)
         given = _with_files_as_such(given) if "PRE_COMMIT" in os.environ else given
         status = _run_plain(given)
         if status is None:
@@ -193,5 +194,5 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # e.g. `| head`
         return 1
     except Exception as error:
-        print_fitted(explain_error(error))
+        print_fitted(explain_error(error, given))
         return 2

@@ -243,6 +243,10 @@ OutputFormat = Annotated[
     Format,
     Option(metavar="F", help=f"{', '.join(each.value for each in list(Format)[:-1])} or {list(Format)[-1].value}."),
 ]
+CheckFormat = Annotated[
+    Format,
+    Option(metavar="F", help=f"{', '.join(each.value for each in list(Format)[:-2])} or {list(Format)[-2].value}."),
+]
 Output = Annotated[Path | None, Option("-o", "--output", metavar="FILE", help="Report to FILE, not to stdout.")]
 Also = Annotated[
     list[str] | None, Option(metavar="FORMAT=FILE", help="Another report, as junit=report.xml. Repeatable.")

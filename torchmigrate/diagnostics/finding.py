@@ -26,6 +26,11 @@ class Safety(str, Enum):
     UNSAFE = "unsafe"
     DISPLAY = "display"
 
+    @property
+    def said(self) -> str:
+        """It is the word of pages and terminals; rule files and JSON keep the value."""
+        return "needs you" if self is Safety.DISPLAY else self.value
+
 
 class Status(str, Enum):
     """The state of a finding after the run.

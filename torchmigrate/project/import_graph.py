@@ -515,10 +515,14 @@ def _look(top: ast.AST, found: _File, around: list[set[str]]) -> None:
             case ast.Import(names):
                 for alias in names:
                     found.imports(alias.name)
-            case ast.ImportFrom(level=0, module=str(module)):
-                found.imports(module)
-            case ast.ImportFrom():
-                found.is_elsewhere = True
+            case ast.ImportFrom(module, names, level):
+                for alias in names:
+                    if alias.asname:  # who calls it by its name here calls what it is there
+                        found.functions.setdefault(alias.asname, set()).add(alias.name)
+                if level or not module:
+                    found.is_elsewhere = True
+                else:
+                    found.imports(module)
             case ast.Call(func, args, keywords):
                 for names_called in callers:
                     names_called.update(_called(node))

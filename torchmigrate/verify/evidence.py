@@ -22,7 +22,8 @@ class Evidence:
     `places`: (line, number) of the reference. `checks`: the program itself notices, and ends in another way. `files`:
     those that were written with another content. `logged`: (shape, number) of lines of stderr, and of stdout where the
     original's is not the same twice. `constant`: places that were left out, as they stay the same whatever reaches the
-    device. `words`: forms of lines, and where, that are not there then, as others are in their place.
+    device. `words`: forms of lines, and where, that are not there then, as others are in their place. `died`: what
+    ended the run that read altered values, which hides what would have changed.
     """
 
     places: frozenset[tuple[int, int]] = frozenset()
@@ -31,6 +32,7 @@ class Evidence:
     logged: frozenset[tuple[str, int]] = frozenset()
     constant: bool = False
     words: frozenset[tuple[str, str]] = frozenset()
+    died: str = ""
 
     def __bool__(self) -> bool:
         return self.checks or bool(self.places or self.files or self.logged)
@@ -64,7 +66,8 @@ def evidence(
     ends_alike = altered.exit == original.exit and not altered.exception
     steady = original.said if again is None else original.said & again.said
     words = steady - altered.said if ends_alike else frozenset()
-    return Evidence(places, checks, files, logged, words=words)
+    died = "" if checks or ends_alike else altered.error or "an exception"
+    return Evidence(places, checks, files, logged, words=words, died=died)
 
 
 def may_be_constant(known: Evidence | None, expected: Reference) -> bool:
@@ -207,7 +210,7 @@ def left_out(outcome: Outcome, original: Outcome) -> str | None:
     if not left:
         return None
     more = f" and {len(left) - 3} more" if len(left) > 3 else ""
-    return f"no {', '.join(left[:3])}{more} on {outcome.run.way.backend}"
+    return f"the original's {', '.join(left[:3])}{more} did not run on {outcome.run.way.backend}"
 
 
 def size(count: float) -> str:

@@ -523,6 +523,8 @@ def _why_none_shows(comparison: Comparison, base: Baseline) -> str:
         return "of those from the device but for the last digit: let it print more digits"
     if base.evidence is not None and base.evidence.constant:
         return "depends on what the device is given: let it print losses of some steps"
+    if died := base.evidence.died if base.evidence is not None else "":
+        return f"is known to come from the device: with altered numbers the original ends otherwise: {died}"
     return "comes from the device: let it print a loss"
 
 

@@ -133,9 +133,9 @@ def listing(names: Sequence[str]) -> int:
     rules = ruleset.selected(names, ()).rules.values()
     width = max((len(rule.id) for rule in rules), default=0)
     for rule in sorted(rules, key=lambda r: r.id):
-        row = f"{rule.id:<{width}}  {rule.safety.value:<7}  {rule.summary}"
+        row = f"{rule.id:<{width}}  {rule.safety.said:<9}  {rule.summary}"
         room = columns(sys.stdout)
-        print(_wrap(row, hanging=" " * (width + 11 if room > 2 * width else 4)) if room else row)
+        print(_wrap(row, hanging=" " * (width + 13 if room > 2 * width else 4)) if room else row)
     print(counted(len(rules), "rule"), file=sys.stderr)
     return 0
 
@@ -170,7 +170,8 @@ def explain(name: str) -> int:
         known = [*ruleset.rules, *(key for r in ruleset.rules.values() for key in r.keys()), *rows.rows]
         near = difflib.get_close_matches(api.rpartition(".")[2], _last_names(), 1, 0.8)
         known = [key for key in known if "*" not in key] + [full for last in near for full in api_catalog.public(last)]
-        help = did_you_mean(name, known) or "see `torchmigrate rules` and `torchmigrate catalog`"
+        whole = [rule for rule in ruleset.rules if rule.endswith(f"/{name}")]
+        help = did_you_mean((whole or [name])[0], known) or "see `torchmigrate rules` and `torchmigrate catalog`"
         raise UserError(f"neither a rule nor an API of torch is called `{name}`", help)
     if found:
         print(f"\n{_render_rules(found)}")
@@ -275,7 +276,7 @@ def _lines(rule: Rule, colour: bool) -> Iterator[str]:
     yield typer.style(rule.id, bold=True) if colour else rule.id
     matters = f"; matters on: {', '.join(rule.backends)}" if rule.backends else ""
     yield _wrap(rule.summary, "  ")
-    yield _wrap(f"safety: {rule.safety.value}{matters}", "  ")
+    yield _wrap(f"safety: {rule.safety.said}{matters}", "  ")
     yield ""
     for number, paragraph in enumerate(re.split(r"\n\s*\n", rule.why)):
         yield from [""] * bool(number)

@@ -145,7 +145,8 @@ def worker_count(context: RuleContext) -> Iterator[Finding]:
     target = _target(context)
     if found is None and target:
         found = _of_variable(context.module, target, context.module.function(context.call))
-    if found is not None:
+    know_parents(context.module)
+    if found is not None and not is_guarded(context.module, context.call):
         yield context.note(f"the number of devices {found}: {_WAY_OUT}")
 
 

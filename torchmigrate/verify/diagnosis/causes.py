@@ -147,6 +147,8 @@ def _file(case: Case) -> str:
     name = case.match["file"]
     if os.path.isabs(name):
         return f"`{name}` does not exist on this machine"
+    if os.path.normpath(name).startswith(os.pardir):
+        return f"`{name}` is outside the project, whose copies are elsewhere: write its whole path, from / on"
     own = "a program that wants its own folder, or another, is verified with that folder as PATH"
     return f"`{name}` is not in the copy of PATH, where the command starts: {own}"
 
