@@ -8,7 +8,7 @@ def evaluate(opts):
     use_cuda = torch.cuda.is_available() and not opts.no_cuda
     if use_cuda:
         count = torch.cuda.device_count()
-        assert opts.size % count == 0, "one size for each"
+        assert count >= opts.least, "one for each part"
         results = [torch.zeros(1).to("cuda:{}".format(i)) for i in range(count)]
     else:
         device = torch.device("cuda:0" if use_cuda else "cpu")
@@ -18,6 +18,6 @@ def evaluate(opts):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--size", type=int, default=12)
+    parser.add_argument("--least", type=int, default=2)
     parser.add_argument("--no_cuda", action="store_true")
     evaluate(parser.parse_args())
