@@ -8,6 +8,7 @@ interpreter instead.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import faulthandler
 import functools
 import gc
@@ -20,11 +21,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 SECONDS = 400  # for one program, on a busy machine: it has taken minutes there
+IDLE = 60  # seconds in which a program computes nothing: it hangs, as gloo's threads do that wait for one another
+HUNG = -14  # as by SIGALRM
 # What an interpreter or `import torch` reads: processes that differ in these share nothing.
 READ_AT_START = ("CUDA_", "LD_", "MKL_", "OMP_", "PYTHON", "PYTORCH_", "TORCH_", "TORCHMIGRATE_")
 OWN_OF_EACH = (
@@ -82,8 +86,9 @@ def run_into(
     cwd: Path,
     environment: Mapping[str, str],
     modules: tuple[str, ...] = ("torch",),
+    idle: float = IDLE,
 ) -> int:
-    """The exit status of `python WORDS`, its streams in files; -14 if it takes longer than SECONDS.
+    """The exit status of `python WORDS`, its streams in files; HUNG if it takes longer than SECONDS, or only waits.
 
     A process for a few programs alone costs more than it saves: starting one is importing its `modules`.
     """
@@ -92,6 +97,7 @@ def run_into(
         "cwd": str(cwd),
         "environment": dict(environment),
         "streams": [str(out), str(err)],
+        "idle": idle,
     }
     return _warm(environment, modules).run(told)
 
@@ -130,19 +136,66 @@ def run_of_verify(
 def _next() -> dict[str, object]:
     """In a fork, what it has to run; the process itself never returns."""
     for line in sys.stdin:
+        told = dict(json.loads(line))
+        idle = told.pop("idle")
         child = os.fork()
         if child == 0:
-            return dict(json.loads(line))
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+            os.setsid()
+            return told
+        print(_await(child, idle, told["streams"][1]), flush=True)
     sys.exit()
+
+
+def _await(child: int, idle: float, err: str) -> int:
+    """The exit status of a fork; one that hangs is ended with its process group, and its stderr says where and why."""
+    began = looked = worked = now = time.monotonic()
+    spent = -1
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        time.sleep(min(0.05, (now - began) / 50))
+        now = time.monotonic()
+        if now - looked > min(1, idle / 4):
+            looked, before, spent = now, spent, _ticks(child)
+            worked = now if spent != before else worked
+        if now - worked > idle or now - began > SECONDS:
+            _end_group(child)
+            why = f"nothing computed for {idle:g} s" if now - worked > idle else f"not done after {SECONDS} s"
+            with open(err, "a", encoding="utf-8") as file:
+                print(f"\nwarm_torch: {why}: ended with its process group", file=file)
+            return HUNG
+    return os.waitstatus_to_exitcode(ended[1])
+
+
+def _ticks(group: int) -> int | None:
+    """The processor time of a process group; None, which is always the same, where there is no /proc."""
+    total = None
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            _, _, rest = path.read_text().rpartition(") ")
+            fields = rest.split()  # from the third, the state, on
+            if int(fields[2]) == group:
+                total = (total or 0) + sum(map(int, fields[11:15]))
+    return total
+
+
+def _end_group(child: int) -> None:
+    """First the fork alone, by a signal that makes it say where it is."""
+    os.kill(child, -HUNG)
+    for _ in range(40):
+        if os.waitpid(child, os.WNOHANG)[0]:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
 
 
 def _become(words: list[str], cwd: str, environment: dict[str, str], streams: list[str]) -> None:
     """Go on as `python WORDS` would."""
-    signal.alarm(SECONDS)
     for number, path in enumerate((os.devnull, *streams)):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | (os.O_TRUNC if number else 0), 0o600), number)
-    faulthandler.register(signal.SIGALRM, file=2, chain=True)  # says where it hung
+    faulthandler.register(-HUNG, file=2, chain=True)  # says where it hung
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import warm_torch
 from conftest import ROOT
 
 from torchmigrate.verify import interpreter
@@ -136,3 +137,33 @@ def test_nothing_survives_us(tmp_path: Path) -> None:
         time.sleep(0.05)
     assert len(pids(tmp_path)) == 4
     assert not [pid for pid in pids(tmp_path) if alive(pid)]
+
+
+@linux
+def test_a_fork_of_the_tests_that_hangs_ends_with_its_group_and_says_where(tmp_path: Path) -> None:
+    """As a broken port's process group of gloo did: no signal handler of Python's runs there, as its lock is held."""
+    sign = "import os, time; print(os.getpid(), file=open('pids', 'a'), flush=True); time.sleep(600)"
+    child = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-S', '-c', {sign!r}])\n"
+    hangs = "def wait():\n    import ctypes\n    ctypes.PyDLL(None).pause()\nwait()\n"
+    (tmp_path / "program.py").write_text(child + hangs)
+    out, err = tmp_path / "out", tmp_path / "err"
+    status = warm_torch.run_into(out, err, ["program.py"], tmp_path, {}, modules=(), idle=2)
+    told = err.read_text()
+    assert status == warm_torch.HUNG, told
+    assert 'program.py", line 5 in wait' in told
+    assert told.endswith("warm_torch: nothing computed for 2 s: ended with its process group\n")
+    (left,) = pids(tmp_path)
+    limit = time.monotonic() + 20
+    while alive(left) and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert not alive(left)
+
+
+@linux
+def test_a_fork_of_the_tests_that_computes_longer_than_one_may_hang_goes_on(tmp_path: Path) -> None:
+    """Its child computes, it waits."""
+    busy = "import time; end = time.monotonic() + 3\nwhile time.monotonic() < end: pass"
+    program = f"import subprocess, sys\nsys.exit(subprocess.run([sys.executable, '-S', '-c', {busy!r}]).returncode + 3)"
+    (tmp_path / "program.py").write_text(program)
+    out, err = tmp_path / "out", tmp_path / "err"
+    assert warm_torch.run_into(out, err, ["program.py"], tmp_path, {}, modules=(), idle=1.5) == 3, err.read_text()
