@@ -731,6 +731,12 @@ def set_default_tensor_type(dtype: torch.dtype) -> None:
         torch.set_default_device(_here())
 
 
+def double(values: Any) -> Any:
+    """Return values.double(); what is on MPS, which has no float64, comes to the CPU for it."""
+    is_on_mps = isinstance(values, torch.Tensor) and values.device.type == "mps"
+    return values.cpu().double() if is_on_mps else values.double()
+
+
 def sparse_tensor(indices: Any, values: Any, size: Any = None) -> torch.Tensor:
     """Return a sparse tensor where the values are, if that is an accelerator."""
     place = values.device if is_accelerated(values) else _here()

@@ -74,6 +74,7 @@ NAMES = [
     "tensor_type",
     "cast",
     "set_default_tensor_type",
+    "double",
     "sparse_tensor",
 ]
 
@@ -139,6 +140,8 @@ def test_a_device_that_is_not_cuda_stays(asked):
         (lambda: accel.dist_backend("mpi"), "mpi"),
         (lambda: accel.generator(1).device, torch.device("cpu")),
         (lambda: accel.tensor_type(torch.float16), torch.HalfTensor),
+        (lambda: accel.double(torch.ones(1)).dtype, torch.float64),
+        (lambda: accel.double(torch.nn.Linear(1, 1)).weight.dtype, torch.float64),
     ],
 )
 def test_answers(call, answer):

@@ -135,6 +135,13 @@ EACH = {
         (("x = x * 1", "x = x * 0"),),
         Kind.UNCOMPARED,
     ),
+    "a_number_of_another_run_beside_random_ones": Weak(
+        "z = x.to(DEVICE) * torch.rand(64, 32, device=DEVICE)\nprint(f'mean {z.mean().item():.4f}')\n"
+        "four = torch.arange(4.0, device=DEVICE)\nprint(f'score {four.mean().item():.4f}')\n",
+        r"UNCOMPARED as the original, but stdout line 2 does not come from mps: `score 1\.5000`",
+        ((CHOICE, HERE[1]), ("four.mean().item()", "four.numel() * 0.375")),
+        Kind.UNCOMPARED,
+    ),
     # nothing is compared
     "an_original_that_wants_two_devices": Weak(
         "assert torch.cuda.device_count() >= 2, 'needs 2 GPUs'\n" + TRAIN + f"train({NET}.to(DEVICE))\n",
@@ -605,6 +612,10 @@ QUIET = {
         f"model = {NET}.to(DEVICE)\nwith torch.autocast(DEVICE.type, torch.bfloat16):\n    out = model(x).float()\n"
         "print(f'power {out.square().mean().item():.1f}')\nprint(f'mean {model(x).mean().item():.4f}')\n"
     ),
+    "hits_that_the_host_counts": (
+        MEAN + "hits = model(x) > y\nhits = hits.double() if DEVICE.type == 'cuda' else hits.cpu().double()\n"
+        "print(f'hits {hits.mean().item():.4f}')\n"
+    ),
     "a_question_about_free_memory": (
         MEAN + "try:\n    free = torch.cuda.mem_get_info()[0]\nexcept Exception:\n    free = 0\n"
     ),
@@ -649,6 +660,7 @@ PORTABLE = {
     **dict.fromkeys(("a_line_that_is_left_as_it_was", "a_line_that_is_left_behind_one_that_was_mended"), HERE[1]),
     **dict.fromkeys(("a_choice_that_is_left_as_it_was", "a_choice_that_is_left_with_other_numbers"), CHOICE),
     "a_choice_that_is_left_for_all_but_a_copy": HERE[1],
+    "a_number_of_another_run_beside_random_ones": CHOICE,
 }
 
 

@@ -81,6 +81,14 @@ def the_default_type() -> None:
 
 
 @check
+def doubles() -> None:
+    made = accel.double(numbers(3).to(here()) > 0)
+    assert (made.device.type, made.dtype) == ("cpu" if ON_MPS else KIND, torch.float64)
+    same(made, (numbers(3) > 0).double())
+    assert accel.double(torch.nn.Linear(2, 2)).weight.dtype == torch.float64
+
+
+@check
 def sparse_tensors() -> None:
     indices, values = torch.tensor([[0, 2]]), numbers(2)
     for i, v in ((indices, values), (indices.to(here()), values.to(here()))):

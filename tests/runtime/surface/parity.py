@@ -157,6 +157,10 @@ PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         lambda: module(lambda each: accel.cast(each, half)),
         lambda: module(lambda each: each.type(cuda.HalfTensor)),
     ),
+    "double": (
+        lambda: accel.double(numbers(2).cuda() > 0),
+        lambda: (numbers(2).cuda() > 0).double(),
+    ),
     "set_default_tensor_type": (
         lambda: default(lambda: accel.set_default_tensor_type(half)),
         lambda: default(lambda: torch.set_default_tensor_type(cuda.HalfTensor)),

@@ -41,8 +41,13 @@ def moved_array(context: RuleContext) -> Iterator[Finding]:
     cast = module.parent(up) if isinstance(up, ast.Attribute) and up.attr == "float" else None
     if isinstance(cast, ast.Call) and cast.func is up and not (cast.args or cast.keywords):
         (_, after), (_, end), (_, last) = map(module.span, (made, item, cast))
-        safety = Safety.SAFE if occurs_in_code(module.original, b"cuda") else Safety.UNSAFE
-        yield context.fix([Edit(after, after, ".float()"), Edit(end, last, "")], safety)
+        edits = [Edit(after, after, ".float()"), Edit(end, last, "")]
+        yield context.fix(edits, _where_cuda_is_named(module))
+
+
+def _where_cuda_is_named(module: SemanticModel) -> Safety:
+    """Return that a fix is safe in a file that mentions CUDA: another need not be about devices at all."""
+    return Safety.SAFE if occurs_in_code(module.original, b"cuda") else Safety.UNSAFE
 
 
 def moved(module: SemanticModel, node: ast.AST) -> bool:
@@ -108,7 +113,21 @@ def double(context: RuleContext) -> Iterator[Finding]:
     if not moved(context.module, context.call) and not on_cpu(
         context.module, context.ref.value, context.module.scope(context.ref)
     ):
-        yield _after_the_cpu(context, context.ref) or context.note()
+        yield _after_the_cpu(context, context.ref) or _by_the_helper(context) or context.note()
+
+
+def _by_the_helper(context: RuleContext) -> Finding | None:
+    """Return the fix of `x.eq(y).double()` in a project that knows CUDA: what a name holds may be a module."""
+    match context.ref:
+        case ast.Attribute(ast.Call(ast.Attribute(_, method))) if (
+            method.islower() and context.module.facts.mentions_cuda
+        ):
+            safety = _where_cuda_is_named(context.module)
+            return context.rewrite("$x.double()", "accel.double($x)", safety=safety, message=_ON_THE_CPU)
+    return None
+
+
+_ON_THE_CPU = "MPS has no float64: there, what the helper makes of it is on the CPU; elsewhere nothing changes"
 
 
 def _after_the_cpu(context: RuleContext, double: ast.Attribute) -> Finding | None:

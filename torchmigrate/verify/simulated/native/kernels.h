@@ -319,7 +319,7 @@ inline void count_work(const Call& call) {
   if (std::any_of(call.aliases.pairs.begin(), call.aliases.pairs.end(), half)) work_done.half_products += amount;
 }
 
-// Alters what the host reads from the device, and leaves truth values alone, on which loops may turn.
+// Alters what the host reads from the device, and leaves single truth values alone, on which loops may turn.
 inline void alter(IValue& read) {
   if (alters_fractions && read.isDouble()) read = read.toDouble() * 1.125 + 0.03125;
   if (alters_numbers && read.isInt()) read = read.toInt() + 1;
@@ -333,6 +333,7 @@ inline void alter(const at::Tensor& read) {
   if (alters_fractions && is_fraction(read)) read.mul_(1.125).add_(0.03125);
   bool plain = read.layout() == kStrided && !read.is_nested();
   if (alters_numbers && plain && isIntegralType(read.scalar_type(), /*includeBool=*/false)) read.add_(1);
+  if (alters_numbers && plain && read.scalar_type() == kBool && read.numel() > 1) read.logical_not_();
 }
 // Alters what reaches the device, and leaves what is 0 by design: weights that are to do nothing at the start.
 inline void alter_input(const at::Tensor& given) {
