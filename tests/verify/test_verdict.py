@@ -322,6 +322,23 @@ def test_numbers_come_from_the_run_s_own_device() -> None:
     assert asked_for_source(LOSSES, exit=1, exception=VALUE_ERROR)[0] == "PASS"
 
 
+def test_random_numbers_of_the_original_s_cpu_are_no_measure_of_a_device() -> None:
+    """Found in pygcn: it prints on MPS what the original prints on CUDA, and the original is on the CPU there."""
+
+    def beside_its_cpu(output: str, kernels: int, **about: Any) -> str:
+        made = base(LOSSES, random=5)
+        assert made.first
+        depends = evidence(made.reference, made.first, outcome(READ_OTHERS, project="original"))
+        there = outcome(READ_OTHERS, MPS, "original", kernels=kernels)
+        altered = {"mps": outcome(output, MPS, random=5)}
+        made = replace(made, evidence=depends, altered=altered, elsewhere={"mps": there})
+        return said(outcome(output, MPS, random=5, **about), made)[0]
+
+    assert beside_its_cpu(LOSSES, kernels=0) == "UNCOMPARED"
+    assert beside_its_cpu(LOSSES, kernels=7) == "REGRESSED"  # it is on the device there
+    assert beside_its_cpu(LOSSES.replace("0.5", "0.6"), kernels=0) == "REGRESSED"  # of no original
+
+
 def test_checks_and_files_come_from_the_run_s_own_device(tmp_path: Path) -> None:
     made, text = base(LOSSES), lines("loss 0.5")
     assert made.first
