@@ -411,7 +411,7 @@ def Event(enable_timing: bool = False, blocking: bool = False, interprocess: boo
     if _here().type == "cuda":
         new: Any = torch.cuda.Event
         return new(enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
-    return _new_event(enable_timing)
+    return (_stream_function("Event") or _Queue)(enable_timing=enable_timing)
 
 
 def memory_allocated(device: Any = None) -> Any:
