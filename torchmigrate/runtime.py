@@ -301,6 +301,27 @@ class _Queue:
         return float(end._at - self._at) * 1e3
 
 
+# in a copy for a program that makes no events, this is _Queue
+class _Untimed:
+    """The one stream of the CPU and MPS, and its events."""
+
+    def synchronize(self, *_: Any) -> bool:
+        """Wait for the device."""
+        _wait()
+        return True
+
+    query = synchronize
+
+    def wait(self, *_: Any) -> None:
+        """Do nothing, as all is in order."""
+
+    record = wait_event = wait_stream = wait
+
+    def record_event(self, event: Any = None) -> Any:
+        """Return an event, which need not know when it was recorded."""
+        return event or self
+
+
 _QUEUE = _Queue()
 
 
@@ -380,6 +401,11 @@ def record_stream(tensor: Any, stream: Any) -> None:
     """Call tensor.record_stream(stream); do nothing on the CPU and MPS."""
     if type(stream).__name__ != "_Queue":  # by name: a copy of this file may have made it
         tensor.record_stream(stream)
+
+
+def _new_event(enable_timing: bool = False) -> Any:
+    """Return an event; on the CPU and MPS one by the host's clock."""
+    return (_stream_function("Event") or _Queue)(enable_timing=enable_timing)
 
 
 def Event(enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
@@ -528,6 +554,14 @@ def autocast_type() -> str:
     """Return the type for torch.autocast, "cuda" (disabled there) on the CPU and old MPS."""
     kind = _here().type
     return "cuda" if kind == "cpu" or (kind == "mps" and _version < (2, 5)) else kind
+
+
+def _half(enabled: bool = True) -> Any:
+    """Return torch.autocast to float16; disabled on the CPU, as torch.cuda's."""
+    if not hasattr(torch, "autocast"):  # before torch 1.10
+        return torch.cuda.amp.autocast(enabled)
+    kind = autocast_type()
+    return torch.autocast(kind, enabled=enabled and kind == _here().type, dtype=torch.float16)
 
 
 def autocast(enabled: bool = True, dtype: Any = None, cache_enabled: Any = None) -> Any:

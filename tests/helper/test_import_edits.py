@@ -75,6 +75,8 @@ INSERT = {
 # `@` stands for the import, with the line's indentation
 WITHOUT_TORCH = {
     "a try": "try:\n    import torch\n    @\nexcept ImportError:\n    torch = None\nx = accel.f()\n",
+    "one module": "try:\n    from torch.x import a\n    from torch.x import b\n    @\nfinally:\n    pass\naccel.f()\n",
+    "modules": "try:\n    import torch\n    @\n    import torch.x\nexcept ImportError:\n    pass\naccel.f()\n",
     "a name of torch": "try:\n    from torch import nn  # slow\n    @\nexcept ImportError:\n    pass\naccel.f()\n",
     "a test": "from a import has_torch\nif has_torch():\n    import torch\n    @\n\ndef f():\n    accel.g()\n",
     "a function": "import os\n\ndef f():\n    import torch\n    @\n    return accel.g()\n",

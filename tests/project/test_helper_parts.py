@@ -209,6 +209,32 @@ def test_streams_without_arguments_need_no_device() -> None:
     assert b"def current_stream(device" in vendored({"current_stream": Form.SHORT, "default_stream": Form.ANY})
 
 
+def test_streams_of_a_program_without_events_keep_no_time() -> None:
+    pytest.importorskip("torch", reason="a helper is run")
+    streams = dict.fromkeys(["Stream", "current_stream", "record_stream"], Form.SHORT)
+    text, timed = vendored(streams), vendored({**streams, "Event": Form.SHORT})
+    assert b"elapsed_time" in timed and b"perf_counter" in timed and b"blocking" not in timed
+    assert b"elapsed_time" not in text and b"import time" not in text and is_current(text) and is_current(timed)
+    assert timed == helper_parts.updated(text, {"Event": Form.SHORT})
+    namespace: dict[str, Any] = {}
+    exec(text, namespace)
+    stream = namespace["Stream"]()
+    event = stream.record_event()
+    assert stream is namespace["current_stream"]() and event.query() is event.synchronize() is True
+    assert stream.record_event("mine") == "mine" and event.record(stream) is stream.wait_event(event) is None
+    namespace["record_stream"](None, stream)
+
+
+def test_autocast_to_the_default_type_is_written_plainly() -> None:
+    plain = vendored({"autocast": Form.SHORT})
+    assert b"def autocast(enabled: bool = True) ->" in plain and is_current(plain)
+    for call in ("accel.autocast()", "accel.autocast(enabled=amp)", "accel.autocast(False)"):
+        assert used_by((HEAD + call).encode(), "accel")["autocast"] & Form.SHORT
+    for call in ("accel.autocast(dtype=x)", "accel.autocast(*x)", "accel.autocast(True, x)", "f(accel.autocast)"):
+        assert not used_by((HEAD + call).encode(), "accel")["autocast"] & Form.SHORT
+    assert b"cache_enabled" in vendored({"autocast": Form.ANY})
+
+
 HEAD = "import accel\n"
 
 

@@ -47,6 +47,19 @@ def test_comments_stay_at_their_statements(rules: DispatchTable, text: str, at: 
     assert f"device = accel.device()\n{at}" in done and done.count("#") == text.count("#")
 
 
+@pytest.mark.parametrize("head", ["", "def f(xs, ys):\n    if cuda:\n"])
+def test_two_calls_are_worth_one_where_they_share_a_long_line(rules: DispatchTable, head: str) -> None:
+    """Found in NVIDIA/flownet2-pytorch."""
+    line = "xs, ys = [x.cuda(non_blocking=True) for x in xs], [y.cuda(non_blocking=True) for y in ys]"
+    apart = line.replace("], [", "]; ys = [\n").replace("xs, ys", "xs", 1)
+    indent = " " * 8 if head else ""
+    done = plainly(rules, f"{head}{indent}{line}")
+    assert f"{indent}device = accel.device()\n" in done and done.count("accel.device()") == 1
+    assert "device = accel.device()" not in plainly(rules, f"{head}{indent}{apart}")
+    pair = f"{'x' * 40}, {'y' * 40} = {'x' * 40}.cuda(), {'y' * 40}.cuda()"  # gets a line each where it is split
+    assert "device = accel.device()" not in plainly(rules, f"{head}{indent}{pair}")
+
+
 def test_two_calls_are_not_worth_one(rules: DispatchTable) -> None:
     assert plainly(rules, "x.cuda()\ny.cuda()") == "x.to(accel.device())\ny.to(accel.device())"
 
@@ -205,6 +218,19 @@ def test_a_variable_that_may_hold_something_else_is_not(rules: DispatchTable, te
         ("x = torch.zeros(2, device=d).cuda()", "x = torch.zeros(2, device=d).to(accel.device())"),
         ("x = torch.zeros(2, **k).cuda()", "x = torch.zeros(2, **k).to(accel.device())"),
         ("x = torch.zeros(2,).cuda()", "x = torch.zeros(2,).to(accel.device())"),
+        (  # found in meta's llama
+            "x = torch.zeros(\n    (\n        2,\n        3,\n    )\n).cuda()",
+            "x = torch.zeros(\n    (\n        2,\n        3,\n    ),\n    device=accel.device(),\n)",
+        ),
+        (
+            "x = torch.full(\n    2,\n    fill_value=3,\n).cuda()",
+            "x = torch.full(\n    2,\n    fill_value=3,\n    device=accel.device(),\n)",
+        ),
+        ("x = torch.zeros(\n    2, 3\n).cuda()", "x = torch.zeros(\n    2, 3, device=accel.device()\n)"),
+        (
+            "x = torch.zeros((\n    2,\n    3,\n)).cuda()",
+            "x = torch.zeros((\n    2,\n    3,\n), device=accel.device())",
+        ),
         ("x = (torch.zeros(2)).cuda()", "x = (torch.zeros(2)).to(accel.device())"),
         ("x = torch.zeros(2).float().cuda()", "x = torch.zeros(2).float().to(accel.device())"),
         ("x = np.zeros(2).cuda()", "x = np.zeros(2).to(accel.device())"),

@@ -558,7 +558,7 @@ def _beside_torch(module: SemanticModel, statement: str) -> tuple[Edit, ...] | N
     uses = sorted((n for n in module.nodes if isinstance(n, ast.Name) and n.id == name), key=module.span)
     guarded = next((s for s in lazy if module.function(s) is None), None)
     if guarded is not None:
-        edit = _after_import(module, guarded, statement)
+        edit = _after_import(module, _last_of_its_module(module, guarded), statement)
         return (edit,) if edit and uses and edit.start <= module.span(uses[0])[0] else None
     first: dict[Function, ast.Name] = {}
     for use in uses:
@@ -577,6 +577,19 @@ def _beside_torch(module: SemanticModel, statement: str) -> tuple[Edit, ...] | N
             return None
         edits.append(edit)
     return tuple(sorted(edits))
+
+
+def _last_of_its_module(module: SemanticModel, first: ast.Import | ast.ImportFrom) -> ast.Import | ast.ImportFrom:
+    """Return the last of the imports on the lines below that take from the same module, which cannot fail any more."""
+    block, at = module.blocks.place(first)
+    last = first
+    for node in block[at + 1 :]:
+        if not isinstance(node, ast.ImportFrom) or node.lineno != (last.end_lineno or 0) + 1:
+            break
+        if isinstance(first, ast.Import) or node.module != first.module:
+            break
+        last = node
+    return last
 
 
 def _is_deferred(node: ast.Name, function: Function) -> bool:

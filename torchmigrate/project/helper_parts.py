@@ -42,6 +42,8 @@ _SHORT = {
     "current_stream": "_running_stream",
     "dist_backend": "_collectives",
     "is_bf16_supported": "_has_bf16",
+    "Event": "_new_event",
+    "autocast": "_half",
 }
 # what asks whether torch.compile traces the program, and what stands there where nobody compiles
 _UNTRACED = {
@@ -260,6 +262,8 @@ def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Ma
         parts = {**parts, "_here": found if is_once else _remembering(found)}
     if not names & _OF_GROUPS and "_wanted" not in extra:
         parts = {**parts, "_here": _alone(parts["_here"])}
+    if not {"Event", "_Queue", "_new_event"} & {*names, *extra}:
+        parts = {**parts, "_Queue": _as("_Queue", parts["_Untimed"])}
     is_short = {name for name in names if uses[name] & Form.SHORT}
     short = {name: _SHORT[name] for name in is_short if _SHORT.get(name, name) not in {name, *extra}}
     whole = (names - {*short}) | {*short.values()} | extra

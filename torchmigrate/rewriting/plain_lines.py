@@ -152,9 +152,28 @@ def _made_there(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
         return
     last = max(module.span(part)[1] for part in (*args, *made.keywords))
     end, text = module.span(made)[1], module.source.utf8
-    if text[last:end].strip() == b")" and text[end : module.span(move)[1]].lstrip().startswith(b"."):
-        yield Edit(last, last, f", device={module.text(call)}")
-        yield Edit(end, module.span(move)[1], "")
+    comma = b"".join(text[last:end].split())[:-1]
+    if comma in (b"", b",") and text[end : module.span(move)[1]].lstrip().startswith(b"."):
+        added, indent = f"device={module.text(call)}", _indent_of_arguments(module, made, bool(comma))
+        if indent:
+            yield Edit(last, last + text[last:end].find(b",") + 1, f",{module.source.newline}{indent}{added},")
+        elif not comma:
+            yield Edit(last, last, f", {added}")
+        if indent or not comma:
+            yield Edit(end, module.span(move)[1], "")
+
+
+def _indent_of_arguments(module: SemanticModel, call: ast.Call, is_exploded: bool) -> str:
+    """Return the indent of a call's arguments where one more is to have a line of its own, else "".
+
+    The call's brackets open and close lines, and a comma ends the arguments or the last one has several lines.
+    """
+    parts = sorted((*call.args, *(k.value for k in call.keywords)), key=module.span)
+    head = module.source.line_at(module.span(parts[0])[0])
+    indent = head[: len(head) - len(head.lstrip())].decode()
+    is_open = parts[0].lineno > (call.func.end_lineno or 0) and (call.end_lineno or 0) > (parts[-1].end_lineno or 0)
+    is_long = is_exploded or parts[-1].end_lineno != parts[-1].lineno
+    return indent if is_open and is_long and call.args[0] is parts[0] else ""
 
 
 def _of_tested(module: SemanticModel, call: ast.Call) -> Iterator[Edit]:
@@ -356,7 +375,7 @@ def _steps(module: SemanticModel, node: ast.AST) -> list[ast.stmt]:
 
 def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, allowed: Allowed) -> Iterator[Edit]:
     """Yield the edits that bind a variable in each block with enough calls, and use it there."""
-    if len(calls) < enough:
+    if not _are_enough(module, calls, enough):
         return
     steps = {call: _steps(module, call) for call in calls}
     outer = {call: next((s for s in steps[call] if isinstance(s, FUNCTIONS)), None) for call in calls}
@@ -364,13 +383,22 @@ def _bound_once(module: SemanticModel, calls: Sequence[ast.Call], enough: int, a
     functions = [] if groups else dict.fromkeys(outer.values())  # those below a global variable take that first
     for function in functions:
         own = [call for call in calls if outer[call] is function]
-        if function is None or len(own) < enough or _looks_into_scopes(module, function):
+        if function is None or not _are_enough(module, own, enough) or _looks_into_scopes(module, function):
             continue
         if not _speaks_of(module, function, _NAME):
             base = steps[own[0]].index(function) + 1
             groups.append((own, _place(module, [steps[call] for call in own], base)))
     for group, place in groups:
         yield from _binding(module, _NAME, group, place, allowed)
+
+
+def _are_enough(module: SemanticModel, calls: Sequence[ast.Call], enough: int) -> bool:
+    """Return whether calls are worth a variable: so many, or two in comprehensions that share a line too long."""
+    lines = [
+        call.lineno for call in calls if isinstance(module.nearest(call, *_COMPREHENSIONS, ast.stmt), _COMPREHENSIONS)
+    ]
+    crowded = (line for line in {*lines} if lines.count(line) > 1)
+    return len(calls) >= enough or any(len(_line(module, line)) > _LENGTHS[-1] for line in crowded)
 
 
 @query
@@ -461,9 +489,9 @@ def _of_script(
     if not _asks_for_main(first):
         late = [c for c in calls if (f := outer[c]) is not None and not _speaks_of(module, f, _NAME)]
     if late and not _called_before(module, {steps[call][0] for call in late}, first):
-        if len(at_import) + len(late) >= enough:
+        if _are_enough(module, [*at_import, *late], enough):
             yield [*at_import, *late], _opens_line(module, first)
-    elif len(at_import) >= enough:
+    elif _are_enough(module, at_import, enough):
         yield at_import, _place(module, [steps[call] for call in at_import], 0)
 
 
