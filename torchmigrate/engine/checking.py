@@ -52,8 +52,8 @@ def run_checked(
         rewrites = {path: done.rewritten for path, done in surveyed.items() if done.rewritten}
     stale: set[str] = set()
     facts = _with_askers(facts, surveyed)
-    hiding = [path for path, text in todo if facts.askers and b"CUDA_VISIBLE_DEVICES" in text]
-    for path, done in rerun((path for path in hiding if path not in facts.askers), rewriting):
+    hiding = [path for path, text in todo if b"CUDA_VISIBLE_DEVICES" in text and path not in facts.askers]
+    for path, done in rerun(hiding, rewriting) if facts.askers and hiding else ():
         by_path[path] = done
         stale.add(path)
         if done.rewritten:

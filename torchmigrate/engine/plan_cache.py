@@ -177,6 +177,7 @@ _TYPES: tuple[type | tuple[type, ...], ...] = (
         str,
         bool,
         str,
+        str,
         bool,
     ),
 )
