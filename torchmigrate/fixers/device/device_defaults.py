@@ -10,10 +10,11 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import Device, is_beside_cpu
 from torchmigrate.semantic.library_use import is_imported
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import identifiers_in, mentions, spell, spelled, words_in
+from torchmigrate.semantic.references import identifiers_in, mentions, spell, spelled, strings_in, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line
+from torchmigrate.torch_api.backends import types_of
 
 _AT_IMPORT = "it would ask for the device when the module is imported, which breaks fork and freezes the choice"
 
@@ -21,6 +22,7 @@ _AT_IMPORT = "it would ask for the device when the module is imported, which bre
 _FIELD = "a field's default names CUDA: give it `field(default_factory=...)`, which asks for the device late"
 
 
+_DEVICES = {"", "cpu", "auto", *types_of("accelerator")}
 _QUESTIONS = {"is_available", "device_count"}
 
 
@@ -118,12 +120,22 @@ def parameter_default(
             yield context.replace(whole, device.as_type)
     elif not isinstance(function, FUNCTIONS) or name is None:
         yield context.note("a lambda's default names CUDA; it cannot be made lazy in place")
+    elif not _is_device_name(name) and _names_more_than_devices(context.module, function, name):
+        yield context.left(f"`{name}` is compared with words that name no device")
     elif not _is_device_name(name):
         yield context.replace(
             whole, device.as_type, Safety.UNSAFE, f"{context.rule.message}; `{name}` may not be a device"
         )
     else:
         yield _lazy(context, function, whole, name, device, typed)
+
+
+@query
+def _names_more_than_devices(module: SemanticModel, function: Function, name: str) -> bool:
+    """Return whether a function compares a parameter with a word that is no device: `impl in ("ref", "cuda")`."""
+    compared = (n for n in ast.walk(function) if isinstance(n, ast.Compare) and chain_of(n.left) == name)
+    words = (word for node in compared for other in node.comparators for word in strings_in(module, other))
+    return any(word.partition(":")[0] not in _DEVICES for word in words)
 
 
 CLOSED = "its type, a `Literal`, allows no other: widen it, then ask for the device"
