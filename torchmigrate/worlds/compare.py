@@ -212,7 +212,7 @@ def _precision(world: World, old: Observations, new: Observations) -> Iterator[F
         before = old.get(PRECISION, place)
         if before is not None and (on in value) != (on in before) and (edits := new.edits(PRECISION, place)):
             name, way = new.told.get((PRECISION, place), ""), "on" if on in value else "off"
-            yield Fault(edits, world, place, f"`{name}` would turn half precision {way} on {world.title}")
+            yield Fault(edits, world, place, f"`{name}` would turn half precision {way}, on {world.title}")
 
 
 def _halved(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
