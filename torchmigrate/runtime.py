@@ -219,10 +219,9 @@ def _move_inputs(wrapped: Any, *inputs: Any) -> Any:
     return torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(place), inputs)
 
 
-def data_parallel(
-    module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0, cls: Any = torch.nn.DataParallel
-) -> Any:
+def data_parallel(module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0, cls: Any = None) -> Any:
     """Return torch.nn.DataParallel, or an heir; off CUDA one that takes its inputs to where the module is."""
+    cls = cls or torch.nn.DataParallel
     if _here().type == "cuda":
         return cls(module, device_ids, output_device, dim)
     wrapped: Any = cls.__new__(cls)
