@@ -87,16 +87,20 @@ def run_checked(
 def _with_helpers(facts: ProjectContext, by_path: Mapping[str, Done]) -> ProjectContext:
     """Return the project context with the copies of the helper that the files import."""
     new = copy.copy(facts)
-    users = (path for path, done in by_path.items() if done.lacks and done.lacks.helper)
-    new.helpers = frozenset(placement(facts, Path(path)).path for path in users)
+    new.helpers = frozenset(placement(facts, Path(path)).path for path in _asking(by_path))
     return new
 
 
 def _with_askers(facts: ProjectContext, by_path: Mapping[str, Done]) -> ProjectContext:
     """Return the project context with the files that come to ask the helper."""
     new = copy.copy(facts)
-    new.askers = frozenset(path for path, done in by_path.items() if done.lacks and done.lacks.helper)
+    new.askers = _asking(by_path)
     return new
+
+
+def _asking(by_path: Mapping[str, Done]) -> frozenset[str]:
+    """Return the files that ask the helper and do not import it yet."""
+    return frozenset(path for path, done in by_path.items() if done.lacks and done.lacks.helper)
 
 
 def _writes_choice(facts: ProjectContext, done: Done) -> bool:
