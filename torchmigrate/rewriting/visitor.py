@@ -242,7 +242,7 @@ def _hot_lines(module: SemanticModel, rules: DispatchTable) -> list[int]:
 
 
 def _aliases(module: SemanticModel, rules: DispatchTable) -> Iterator[str]:
-    for name, bindings in (item for scope in module.scopes for item in scope.names.items()):
+    for scope, name, bindings in ((home, *item) for home in module.scopes for item in home.names.items()):
         for binding in bindings:
             value = binding.qualified or (
                 binding.value and module.resolver.resolve(binding.value, module.scopes.module)
@@ -251,5 +251,5 @@ def _aliases(module: SemanticModel, rules: DispatchTable) -> Iterator[str]:
             is_torchs = value and value.startswith("torch.") and (rules.named(value) or "cuda" in value)
             if is_torchs or (binding.local and module.facts.reexport(module.path, *binding.local)):
                 yield name
-        if parallel_classes(module, module.scopes.module, name):
+        if parallel_classes(module, scope, name):
             yield name
