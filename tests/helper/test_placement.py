@@ -408,9 +408,32 @@ PLACES = {
         },
         {
             "pkg/sub/patch.py": ("pkg/accel.py", "from pkg import accel"),
-            "pkg/sub/run.py": ("pkg/sub/accel.py", "import accel"),
+            "pkg/sub/run.py": ("pkg/sub/accel.py", EITHER),
         },
-        [(".", "-m pkg.sub.patch"), (".", "pkg/sub/run.py")],
+        [(".", "-m pkg.sub.patch"), (".", "-m pkg.sub.run"), (".", "pkg/sub/run.py")],
+    ),
+    "a script in a folder without an __init__ that is packed all the same, found in NVIDIA/Megatron-LM": (
+        {
+            "pyproject.toml": '[tool.setuptools.packages.find]\ninclude = ["pkg", "pkg.*"]\n',
+            "pkg/__init__.py": "",
+            "pkg/docs/scripts/run.py": "if __name__ == '__main__': pass",
+            "pkg/tools/run.py": "import near\nif __name__ == '__main__': pass",
+            "pkg/tools/near.py": "f = 1",
+        },
+        {
+            "pkg/docs/scripts/run.py": ("pkg/docs/scripts/accel.py", EITHER),
+            "pkg/tools/run.py": ("pkg/tools/accel.py", "import accel"),
+        },
+        [(".", "-m pkg.docs.scripts.run"), (".", "pkg/docs/scripts/run.py"), (".", "pkg/tools/run.py")],
+    ),
+    "a script in a folder without an __init__ that a list of packages leaves out": (
+        {
+            "setup.py": "from setuptools import find_packages, setup\nsetup(name='x', packages=find_packages())\n",
+            "pkg/__init__.py": "",
+            "pkg/scripts/run.py": "if __name__ == '__main__': pass",
+        },
+        {"pkg/scripts/run.py": ("pkg/scripts/accel.py", "import accel")},
+        [(".", "pkg/scripts/run.py")],
     ),
     "a script without a main in an example": (
         {**INSTALLABLE, "pkg/__init__.py": "", "examples/__init__.py": "", "examples/x/update.py": "print(1)"},

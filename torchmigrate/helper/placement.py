@@ -15,7 +15,7 @@ from torchmigrate.base import system
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import CUDA, SEARCH_PATHS, Import, ImportIndex, Use
-from torchmigrate.project.packaging import ASIDE, installed_package, linked_folders
+from torchmigrate.project.packaging import ASIDE, installed_package, is_installed_itself, linked_folders
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import HELPER, import_statement, spelled
 from torchmigrate.source.notebook import Notebook
@@ -51,21 +51,28 @@ def beside(path: str, helper: str) -> Placement:
 def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     """Return a vendored helper's place: beside scripts, in a package, or at the root that imports prove.
 
-    A script whose folder is linked into a package is a module of this, too, where that is installed.
+    A script whose folder is linked into a package, or packed with it, is also a module where that is installed.
     """
     place = _where_it_lies(index, path, helper)
     directory, folder = os.path.dirname(path), os.path.dirname(place.path)
     package = _linked_into(index.root, directory)
-    if place.statement != f"import {helper}" or package is None:
+    is_packed = directory == folder and _is_packed(index, directory)
+    if place.statement != f"import {helper}" or not (package or is_packed):
         return place
     named = (_located(index, path, item) for item in _certain_imports(index, path))
     if any(at and not _is_installed(at[1], parts) for parts, at in named):
         return place  # what names its neighbours without dots is a script only
-    if _linked_into(index.root, folder) is None:
+    if package and _linked_into(index.root, folder) is None:
         other = _absolute(index, *package, helper)
         return replace(place, statement=_OR_INSTALLED.format(helper, other.statement), other=other.path)
     dots = 1 if directory == folder else 1 + len(system.dotted(directory, folder))
     return replace(place, statement=_EITHER.format(helper, "." * dots))
+
+
+def _is_packed(index: ImportIndex, directory: str) -> bool:
+    """Return whether an installation brings a folder along though it has no `__init__.py`: as a namespace package."""
+    above = None if index.is_package(directory) else installed_above(index, directory)
+    return above is not None and is_installed_itself(*above)
 
 
 def _linked_into(root: str, folder: str) -> tuple[str, tuple[str, ...]] | None:

@@ -103,6 +103,12 @@ def installed_package(root: str, dotted: Iterable[str]) -> str | None:
     return None
 
 
+def is_installed_itself(root: str, dotted: Iterable[str]) -> bool:
+    """Return whether an installation brings along the very folder `dotted` below `root`, not only one above it."""
+    selection = _chosen(root)
+    return selection is not None and selection.holds(".".join(dotted))
+
+
 @cache
 def _chosen(root: str) -> _Selection | None:
     """Return which packages below a folder of sources are installed; None if that cannot be read off the files."""
