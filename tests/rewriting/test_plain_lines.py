@@ -140,10 +140,15 @@ def test_a_variable_that_holds_the_type_is_used_for_it(rules: DispatchTable) -> 
     assert "g.sheet(device=device)" not in plainly(rules, other)
 
 
+COMPARED = 'if device == accel.device_type() != "cpu": '
+
+
 @pytest.mark.parametrize(
     "last, after",
     [
-        ("if device == 'cuda': x = x.cuda()", 'if device == accel.device_type() != "cpu": x = x.to(device)'),
+        ("if device == 'cuda': x = x.cuda()", 'if device != "cpu": x = x.to(device)'),
+        ("exec(text)\nif device == 'cuda': x = x.cuda()", f"{COMPARED}x = x.to(device)"),
+        ("device = args.to\nif device == 'cuda': x = x.cuda()", f"{COMPARED}x = x.to(accel.device())"),
         ("kind = 'cuda' if args.cuda else 'cpu'", "kind = accel.device_type() if args.cuda else 'cpu'"),
     ],
 )

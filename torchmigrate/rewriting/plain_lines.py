@@ -303,16 +303,27 @@ def _known(module: SemanticModel, own: str, call: ast.Call) -> Iterator[Edit]:
     steps = _steps(module, call)
     here = module.scope(steps[-1])
     hidden = _hidden(module, call)
-    kinds = (
-        {_NAME, _TYPE} if _takes_device(module, call) else {own} if own == _NAME or _is_told(module, call) else set()
-    )
+    compared = _compared_type(module, call) if own == _TYPE else ""
+    is_same = own == _NAME or _is_told(module, call) or bool(compared)
+    kinds = {_NAME, _TYPE} if _takes_device(module, call) else {own} if is_same else set()
     for scope in here.up():
         for name, value, kind in _device_variables(module, scope)[:_MOST_VARIABLES]:
-            if kind not in kinds or name in hidden or (found := here.find(name)) is None:
+            if kind not in kinds or name in hidden or compared not in ("", name) or (found := here.find(name)) is None:
                 continue
             if found[0] is scope and _is_before(module, module.statement(value), steps):
                 yield Edit(*_compared_with(module, call, name), name)
                 return
+
+
+def _compared_type(module: SemanticModel, call: ast.Call) -> str:
+    """Return the name that is compared with a device type beside the CPU's: `name == accel.device_type() != "cpu"`.
+
+    "" for any other test, and in a file that may give the name another value by its text, as a configurator does.
+    """
+    match module.parent(call):
+        case ast.Compare(ast.Name(name), [ast.Eq(), ast.NotEq()], [first, ast.Constant("cpu")]) if first is call:
+            return "" if _looks_into_scopes(module, None) else name
+    return ""
 
 
 def _compared_with(module: SemanticModel, call: ast.Call, name: str) -> tuple[int, int]:
