@@ -54,10 +54,11 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     A script whose folder is linked into a package, or packed with it, is also a module where that is installed.
     """
     place = _where_it_lies(index, path, helper)
+    if place.statement != f"import {helper}":
+        return place
     directory, folder = os.path.dirname(path), os.path.dirname(place.path)
     package = _linked_into(index.root, directory)
-    is_packed = directory == folder and _is_packed(index, directory)
-    if place.statement != f"import {helper}" or not (package or is_packed):
+    if package is None and not (directory == folder and _is_packed(index, directory)):
         return place
     named = (_located(index, path, item) for item in _certain_imports(index, path))
     if any(at and not _is_installed(at[1], parts) for parts, at in named):
