@@ -120,6 +120,12 @@ class ClassHierarchy:
         classes = [item for item in found if isinstance(item, Definition) and base in self._torchs(item)]
         return classes if len(classes) == len(found) else []
 
+    def is_enumeration(self, found: Meaning) -> bool:
+        """Return whether a name means a class that inherits from an Enum, whose members are found by their values."""
+        if not isinstance(found, Definition):
+            return False
+        return any(isinstance(item, str) and item.startswith("enum.") for item in self._ancestors(found))
+
     def overrides(self, found: Definition, names: Collection[str]) -> bool:
         """Return whether a class, or a class of the project above it, defines one of these methods itself."""
         above = (item.node for item in self._ancestors(found) if isinstance(item, Definition))

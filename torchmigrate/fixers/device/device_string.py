@@ -15,6 +15,7 @@ from torchmigrate.diagnostics.finding import Finding, Fix, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults, device_lists
 from torchmigrate.fixers.device.device_defaults import CLOSED, is_closed
+from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.helper_parts import device_position
 from torchmigrate.project.import_graph import reached
 from torchmigrate.semantic.device_expr import (
@@ -298,6 +299,7 @@ def replaced(
     return context.replace(node, template, safety, f"{context.rule.message}; {why}" if why else "")
 
 
+_ENUMERATION = "an Enum's members are found by their values, which have to stay different on every machine"
 _MESHES = ("init_device_mesh", "DeviceMesh")  # a device type, a `str`
 _TENSOR_METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "to_empty"}
 
@@ -349,6 +351,8 @@ def argument(context: RuleContext, whole: ast.AST, outer: ast.AST, device: Devic
         return
     elif last in ("field", "Field") or callee.startswith("torch."):
         yield replaced(context, whole, device, False, Safety.UNSAFE, "this argument may not be a device")
+    elif _finds_member(context, call):
+        yield replace(context.left(_ENUMERATION), blocks=True)
     elif re.search(r"device", last, re.I):
         yield replaced(context, whole, device, typed=False)
     else:
@@ -506,6 +510,9 @@ def _assigned(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST)
     targets = up.targets if isinstance(up, ast.Assign) else [up.target]  # type: ignore[attr-defined]
     target = next((t for t in targets if DEVICE_NAME.search(_target_name(t))), targets[0])
     name = _target_name(target)
+    if _is_member(context, up):
+        yield context.left(_ENUMERATION)
+        return
     if isinstance(target, ast.Subscript) and any("environ" in n for n in identifiers_in(context.module, target.value)):
         return
     if isinstance(up, ast.AnnAssign) and device_defaults.in_dataclass(context, up):
@@ -514,6 +521,22 @@ def _assigned(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST)
         yield device_defaults.at_import_checked(context, whole, device.as_type)
     elif re.search(r"device|cuda|gpu", name, re.I) or isinstance(context.module.parent(whole), ast.IfExp):
         yield replaced(context, whole, device, False, Safety.UNSAFE, f"`{name}` may not be a device")
+
+
+def _is_member(context: RuleContext, statement: ast.AST) -> bool:
+    """Return whether an assignment makes a member of an Enum: `class Device(str, Enum): CUDA = "cuda"`."""
+    module, around = context.module, context.module.parent(statement)
+    if not isinstance(around, ast.ClassDef):
+        return False
+    place = Place(str(module.path), module.scope(around))
+    return module.facts.hierarchy.is_enumeration(Definition(around, place))
+
+
+def _finds_member(context: RuleContext, call: ast.Call) -> bool:
+    """Return whether a call finds a member of an Enum of the project by its value: `Device("cuda")`."""
+    chain = chain_of(call.func)
+    hierarchy, place = context.module.facts.hierarchy, Place(str(context.module.path), context.scope)
+    return chain is not None and any(map(hierarchy.is_enumeration, hierarchy.meanings(place, chain)))
 
 
 def _is_else_cpu(module: SemanticModel, node: ast.AST, target: ast.expr) -> bool:
