@@ -368,26 +368,27 @@ def _made(module: SemanticModel, call: ast.Call, scope: Scope) -> Kind:
     return _kind(module, meanings, chain_of(call.func) or "")
 
 
-def _definition(module: SemanticModel, owner: Scope) -> Definition | None:
+def class_definition(module: SemanticModel, owner: Scope) -> Definition | None:
+    """Return the class whose body a scope is, as the class hierarchy knows it, or None."""
     node = owner.node
     return Definition(node, Place(str(module.path), owner.parent or owner)) if isinstance(node, ast.ClassDef) else None
 
 
 def _has_own_cuda(module: SemanticModel, owner: Scope) -> bool:
-    found = _definition(module, owner) if _user_classes(module) else None
+    found = class_definition(module, owner) if _user_classes(module) else None
     return found is not None and module.facts.hierarchy.is_own(found)
 
 
 def _has_user_base(module: SemanticModel, scope: Scope) -> bool:
     owner = scope.enclosing_class()
-    found = _definition(module, owner) if owner and _user_classes(module) else None
+    found = class_definition(module, owner) if owner and _user_classes(module) else None
     return found is not None and module.facts.hierarchy.inherits_own(found)
 
 
 def _has_unknown_base(module: SemanticModel, scope: Scope) -> bool:
     """Return whether a class inherits from one of another library, which may define `cuda()`."""
     owner = scope.enclosing_class()
-    found = _definition(module, owner) if owner else None
+    found = class_definition(module, owner) if owner else None
     known = module.facts.built_on_torch
     return found is not None and module.facts.hierarchy.inherits_unknown(found, known)
 

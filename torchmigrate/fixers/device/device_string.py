@@ -15,7 +15,7 @@ from torchmigrate.diagnostics.finding import Finding, Fix, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults, device_lists
 from torchmigrate.fixers.device.device_defaults import CLOSED, is_closed
-from torchmigrate.project.class_hierarchy import Definition, Place
+from torchmigrate.project.class_hierarchy import Place
 from torchmigrate.project.helper_parts import device_position
 from torchmigrate.project.import_graph import reached
 from torchmigrate.semantic.device_expr import (
@@ -31,6 +31,7 @@ from torchmigrate.semantic.device_expr import (
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import is_imported, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.receiver import class_definition
 from torchmigrate.semantic.references import helper_function, identifiers_in, reads_of, spelled, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leading_chain
@@ -525,11 +526,8 @@ def _assigned(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST)
 
 def _is_member(context: RuleContext, statement: ast.AST) -> bool:
     """Return whether an assignment makes a member of an Enum: `class Device(str, Enum): CUDA = "cuda"`."""
-    module, around = context.module, context.module.parent(statement)
-    if not isinstance(around, ast.ClassDef):
-        return False
-    place = Place(str(module.path), module.scope(around))
-    return module.facts.hierarchy.is_enumeration(Definition(around, place))
+    module = context.module
+    return module.facts.hierarchy.is_enumeration(class_definition(module, module.scope(statement)))
 
 
 def _finds_member(context: RuleContext, call: ast.Call) -> bool:
