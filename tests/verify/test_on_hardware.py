@@ -69,6 +69,23 @@ def test_what_is_not_shown_is_no_success(
     assert capsys.readouterr().out.endswith("| 0 of 1 |\n")
 
 
+def test_a_run_that_is_cut_off_keeps_what_it_saw(
+    answers: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers["devices"] = {"mps": device()}
+    verified = on_hardware.verified
+
+    def cut_off(name: str, *about: Any) -> Any:
+        if name == "cnn":
+            raise KeyboardInterrupt
+        return verified(name, *about)
+
+    monkeypatch.setattr(on_hardware, "verified", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        on_hardware.main([str(tmp_path / "e.json"), "--only", "ff", "cnn"])
+    assert list(json.loads((tmp_path / "e.json").read_text())["fixtures"]) == ["ff"]
+
+
 def test_each_fixture_s_first_command_is_run() -> None:
     found = dict(on_hardware.commands([]))
     assert {"cnn", "ff", "lstm", "resnet"} <= found.keys() and found["cnn"] == ["python", "train.py"]
