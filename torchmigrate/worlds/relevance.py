@@ -135,7 +135,7 @@ class _Outline:
                 self._collect(node, block, inner, home)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place, owner: str) -> _Place:
-        name = owner if node.name == "__init__" and owner else node.name
+        name = _name_of_call(node, owner)
         key = f"{place.file.path}:{place.key}:{owner}:{node.name}"
         extra = [a.arg for a in (node.args.vararg, node.args.kwarg) if a]
         self.parameters.append((name, parameters_of(node.args), key, extra))
@@ -214,11 +214,11 @@ class Relevance:
         names: set[str] = set()
         for row in self._rows:
             match row.node:
-                case ast.Assign([ast.Name(name)], ast.Constant()) if (
-                    name in read and row.node not in self.relevant and isinstance(self._around[row.node], ast.Module)
-                ):
-                    self.settings.add(row.node)
-                    names.add(name)
+                case ast.Assign([ast.Name(name)], ast.Constant()) | ast.AnnAssign(ast.Name(name), _, ast.Constant()):
+                    is_at_head = isinstance(self._around[row.node], ast.Module)
+                    if name in read and is_at_head and row.node not in self.relevant:
+                        self.settings.add(row.node)
+                        names.add(name)
         tests = (row.node for row in matters if isinstance(row.node, ast.If) and not names.isdisjoint(row.words))
         self.relevant |= self.settings.union(tests)
 
@@ -409,12 +409,13 @@ class Relevance:
                     self.places.update((name, place.owner) if cpu else ())
                 if name in self.about or name == "to":
                     self.makers.add(place.owner)
-                for names, key, _ in self._parameters.get(name, ()):
+                called = _name_of_call(node, place.owner)
+                for names, key, _ in self._parameters.get(called, ()):
                     defaults = defaults_of(node.args)
                     held = [n for n in names if n in defaults and self._carries(defaults[n], place)]
                     self._add(self.decisions, *(f"{n}@{key}" for n in held))
                     if held:
-                        self.makers.add(name)
+                        self.makers.update((called, place.owner))  # whoever makes the object may call it
             case ast.Import(names) | ast.ImportFrom(_, names):
                 told = self.decisions | self.about
                 bound = [a for a in names if a.asname or isinstance(node, ast.ImportFrom)]
@@ -528,6 +529,11 @@ class Relevance:
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         given = (owner, *node.args, *(k.value for k in node.keywords))
         return any(self._carries(each, place) for each in given)
+
+
+def _name_of_call(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str) -> str:
+    """Return the name by which a function is called: a class's for its constructor."""
+    return owner if node.name == "__init__" and owner else node.name
 
 
 # functions and methods whose result is made of what they are given

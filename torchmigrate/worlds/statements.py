@@ -434,14 +434,16 @@ class Statements(Expressions):
         return state
 
     def _assign(self, node: ast.Assign, state: State, frame: Frame) -> State | None:
-        value = self.evaluate(node.value, state, frame)
-        if node in self.relevance.settings and self.setting.changes_settings():
-            value = UNKNOWN
+        value = self._set(node, self.evaluate(node.value, state, frame))
         self._keeps(value, node.value, state, frame)
         for target in node.targets:
             self._turns_half_on(target, value, state, frame)
             self.assign(target, value, state, frame)
         return state
+
+    def _set(self, node: ast.AST, value: Value) -> Value:
+        """Return what a statement sets: a user may change a setting at the head of a file."""
+        return UNKNOWN if node in self.relevance.settings and self.setting.changes_settings() else value
 
     def _turns_half_on(self, target: ast.expr, value: Value, state: State, frame: Frame) -> None:
         """Note a flag whose name says that it turns half precision on."""
@@ -458,7 +460,7 @@ class Statements(Expressions):
 
     def _annotated(self, node: ast.AnnAssign, state: State, frame: Frame) -> State | None:
         if node.value is not None:
-            value = self.evaluate(node.value, state, frame)
+            value = self._set(node, self.evaluate(node.value, state, frame))
             if isinstance(node.value, ast.Call) and (attribute_chain(node.value.func) or "").endswith("field"):
                 value = self._field(node.value, state, frame)
             self._turns_half_on(node.target, value, state, frame)
