@@ -423,6 +423,24 @@ def test_modules_of_the_project_come_from_the_copy(project: Path, cli: Cli, monk
     assert [run["numbers"] for run in json.loads(ran.out)["runs"]] == [[1.0], [1.0]]
 
 
+def test_a_python_path_of_the_user_keeps_the_simulation(project: Path, cli: Cli) -> None:
+    """`--env PYTHONPATH=src` put away the sitecustomize that starts the simulated device."""
+    write_tree(project, {"src/lib.py": "import os; print(int(os.getcwd() in __file__))\n"})
+    program(project, "import lib; report()")
+    fake = os.environ["PYTHONPATH"]
+    for path in (f"src{os.pathsep}{fake}", f"{project / 'src'}{os.pathsep}{fake}"):
+        ran = cli(*VERIFY, "--backends", "mps", "--output-format", "json", "--env", f"PYTHONPATH={path}", *RUN)
+        found = [(run["numbers"], run["kernels"]) for run in json.loads(ran.out)["runs"]]
+        assert [numbers for numbers, _ in found] == [[1.0], [1.0]] and all(kernels for _, kernels in found), ran.out
+
+
+def test_a_command_that_replaces_the_python_path_is_not_compared(project: Path, cli: Cli) -> None:
+    program(project, "print(0.5)")
+    ran = cli(*VERIFY, "--backends", "mps", "--output-format", "json", "--", "env", "PYTHONPATH=.", *RUN[1:])
+    assert ran.status == 2
+    assert "PYTHONPATH was replaced" in json.loads(ran.out)["runs"][-1]["reason"]
+
+
 def test_real_devices_are_used(project: Path, cli: Cli, machine: Callable[..., None]) -> None:
     machine(devices={"cuda": Device(1, "H200"), "xpu": Device(1, "broken", "RuntimeError: no")})
     program(project, "report(); print(0.5)")

@@ -379,6 +379,10 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
     )
     for name in VARIABLES:  # a git hook sets these, for another tree
         made.pop(name, None)
+    site = made["PYTHONPATH"].partition(os.pathsep)[0]
+    made |= {"TMPDIR": os.fspath(place.scratch), **task.variables}
+    if "PYTHONPATH" in task.variables:  # without our sitecustomize nothing is simulated
+        made["PYTHONPATH"] = os.pathsep.join((site, task.variables["PYTHONPATH"]))
     for name in _PORTS:  # runs at the same time must not meet
         if name == _LAUNCHER or name in made:
             made[name] = str(_free_port())
@@ -386,14 +390,12 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
         **made,
         "PYTHONPATH": _import_path(made["PYTHONPATH"], task, place),
         "PATH": _search_path(made.get("PATH", ""), task.python),
-        "TMPDIR": os.fspath(place.scratch),
         "TORCHMIGRATE_READONLY": os.fspath(task.project.anchor),
         "TORCHMIGRATE_SHARED": os.fspath(place.base),
         "TORCHMIGRATE_LIBRARY": task.library,
         "TORCHMIGRATE_PROFILE": task.profile,
         "TORCHMIGRATE_PLATFORM": task.platform or ("macos" if way.backend == "mps" else ""),
         **run.variables,
-        **task.variables,
     }
 
 

@@ -411,17 +411,23 @@ def _dies_alike(outcome: Outcome, before: Outcome) -> bool:
 
 def _judge_device(outcome: Outcome, base: Baseline) -> Verdict | None:
     if base.first and base.stands and _is_device_unused(base.first):
-        return Verdict(outcome.run, Kind.SKIPPED, f"nothing to show: {_UNUSED}", outcome)
+        return Verdict(outcome.run, Kind.SKIPPED, f"nothing to show: {_UNUSED}{_silence(base.first)}", outcome)
     if _is_device_unused(outcome):
         reason = f"ran on the CPU: no kernel was launched on {outcome.run.way.backend}"
-        silent = "" if outcome.reports else "; no process reported: torch was not imported, or os._exit ended it"
-        return Verdict(outcome.run, Kind.FAIL, reason + silent, outcome, on_cpu=True)
+        return Verdict(outcome.run, Kind.FAIL, reason + _silence(outcome), outcome, on_cpu=True)
     if not base.first or not base.stands or outcome.elements is None:
         return None
     if lost := lost_work(outcome, base.first):
         return Verdict(outcome.run, Kind.FAIL, lost, outcome, on_cpu=True)
     lost = lost_spread(outcome, base.first)
     return Verdict(outcome.run, Kind.FAIL, lost, outcome) if lost else None
+
+
+def _silence(outcome: Outcome) -> str:
+    """Return why no process of a run said anything of its device, if none did."""
+    if outcome.reports:
+        return ""
+    return "; no process reported: torch was not imported, PYTHONPATH was replaced, or os._exit ended it"
 
 
 def _is_on_cpu(before: Outcome, base: Baseline) -> bool:
