@@ -31,7 +31,7 @@ _BESIDE_CPU = (
 )
 _CHOICES = (
     "the option takes CUDA and the CPU alone, so `mps`, `xpu` and `npu` are refused on machines that have them: people "
-    "add those names, or leave `choices` out and let torch.device judge"
+    "add those names, or take any name and let torch.device judge"
 )
 _DEFAULT = (
     "a parameter's default lists CUDA: give it None, and list `{accel}.device_type()` inside the function, which asks "
@@ -49,8 +49,8 @@ def element(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -
         yield left
     elif is_parameter(module, up) and _is_marked_for_cuda(module, up):
         yield context.left("its mark asks for CUDA by a name, and is not followed")
-    elif isinstance(taker, ast.keyword) and taker.arg == "choices":
-        yield _choice(context, whole, items, module.parent(taker))
+    elif (option := _option(module, items, taker)) is not None:
+        yield _choice(context, whole, items, option)
     elif isinstance(taker, ast.Compare):
         yield _member(context, whole, items, taker)
     elif isinstance(taker, ast.arguments):
@@ -105,7 +105,17 @@ def _names_cpu(module: SemanticModel, items: ast.AST) -> bool:
     return any(is_cpu(module, item) for item in getattr(items, "elts", ()))
 
 
-def _choice(context: RuleContext, whole: ast.AST, items: ast.AST, call: ast.AST | None) -> Finding:
+def _option(module: SemanticModel, items: ast.AST, taker: ast.AST | None) -> ast.AST | None:
+    """Return the call of the option whose values a list has, by argparse's `choices=` or by `click.Choice`."""
+    is_keyword = isinstance(taker, ast.keyword) and taker.arg == "choices"
+    call = module.parent(taker) if taker is not None and is_keyword else taker
+    if isinstance(call, ast.Call) and last_name(call.func) == "Choice" and (is_keyword or items in call.args):
+        typed = module.parent(call)
+        return module.parent(typed) if isinstance(typed, ast.keyword) else None
+    return call if is_keyword else None
+
+
+def _choice(context: RuleContext, whole: ast.AST, items: ast.AST, call: ast.AST) -> Finding:
     """Return the finding for `choices=["cuda", "cpu"]`, once for an option that is a device."""
     if not isinstance(call, ast.Call) or not device_defaults.speaks_of_device(context.module, call):
         return context.left("nothing shows that the option is a device")
