@@ -216,7 +216,9 @@ def _move_inputs(wrapped: Any, *inputs: Any) -> Any:
     place = next((each.device for each in tensors if each.device.type != "cpu"), torch.device("cpu"))
     if any(each.device.type != place.type for each in own):
         wrapped.to(place)
-    return torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(place), inputs)
+    move: Any = lambda each: each.to(place) if isinstance(each, torch.Tensor) else each  # noqa: E731
+    moved = torch.utils._pytree.tree_map(move, inputs)
+    return moved if len(moved) > 1 else moved[0]  # hooks of torch 1 get and return no keyword arguments
 
 
 def data_parallel(module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0, cls: Any = None) -> Any:
@@ -228,7 +230,7 @@ def data_parallel(module: Any, device_ids: Any = None, output_device: Any = None
     torch.nn.Module.__init__(wrapped)  # DataParallel's own would look for GPUs
     wrapped.module, wrapped.device_ids, wrapped.dim = module, [], dim
     if _here().type != "cpu":
-        wrapped.register_forward_pre_hook(_move_inputs, with_kwargs=True)
+        wrapped.register_forward_pre_hook(_move_inputs, **({"with_kwargs": True} if _version >= (2, 0) else {}))
     return wrapped
 
 

@@ -162,6 +162,19 @@ def test_on_cuda_data_parallel_is_torch_s_own(backend, monkeypatch):
     assert accel.data_parallel("net", [0, 1], 0, 1) == ("net", [0, 1], 0, 1)
 
 
+@pytest.mark.parametrize("release", ["1.13.1", "2.13.0"])
+def test_inputs_of_data_parallel_are_moved_by_any_torch(backend, monkeypatch, release):
+    """The hooks of torch 1 know no `with_kwargs`, and its `_pytree` no `tree_map_only`."""
+    hook = torch.nn.Module.register_forward_pre_hook
+    backend("mps")
+    monkeypatch.setattr(accel, "_version", torch.torch_version.TorchVersion(release))
+    if release < "2":
+        monkeypatch.setattr(torch.nn.Module, "register_forward_pre_hook", lambda self, hooked: hook(self, hooked))
+        monkeypatch.delattr(torch.utils._pytree, "tree_map_only")
+    wrapped = accel.data_parallel(torch.nn.Bilinear(2, 2, 1))
+    assert wrapped(torch.ones(3, 2), torch.ones(3, 2)).shape == wrapped(torch.ones(3, 2), input2=torch.ones(3, 2)).shape
+
+
 def test_on_cuda_a_cast_to_a_legacy_type_is_torch_s_own(backend):
     kind = torch.cuda.FloatTensor
     backend("cuda")

@@ -215,15 +215,20 @@ def _keeps_on_cpu(module: SemanticModel, node: ast.expr) -> bool:
 
 def _map_location(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
     """Yield the finding for `None if torch.cuda.is_available() else "cpu"`: MPS cannot load by None."""
-    module, up = context.module, context.module.parent(node)
-    loads = _loads_by(module, node)
-    if isinstance(up, ast.Assign) and isinstance(target := up.targets[0], ast.Name) and len(up.targets) == 1:
-        know_parents(module)
-        reads = reads_of(module, target.id, module.scope(up))
-        loads = bool(reads) and all(_loads_by(module, read.node) for read in reads)
+    loads = _only_loads_by(context.module, node)
     safety = Safety.SAFE if loads else Safety.UNSAFE
     why = "" if loads else f"{context.rule.message}; this may be used for something else than `map_location`"
     yield context.replace(node, "accel.map_location()", safety, why)
+
+
+def _only_loads_by(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether a value, or a variable that holds it, is the `map_location` of `torch.load` and nothing else."""
+    up = module.parent(node)
+    if isinstance(up, ast.Assign) and isinstance(target := up.targets[0], ast.Name) and len(up.targets) == 1:
+        know_parents(module)
+        reads = reads_of(module, target.id, module.scope(up))
+        return bool(reads) and all(_loads_by(module, read.node) for read in reads)
+    return _loads_by(module, node)
 
 
 def _loads_by(module: SemanticModel, node: ast.AST) -> bool:
@@ -647,7 +652,7 @@ def _dict_value(
     owner = context.module.parent(up)
     if isinstance(owner, ast.Call) and (chain_of(owner.func) or "").rpartition(".")[2] in _RECORDS:
         return  # what is written down is data, not a device to use
-    if isinstance(owner, ast.keyword) and owner.arg == "map_location":
+    if (isinstance(owner, ast.keyword) and owner.arg == "map_location") or _only_loads_by(context.module, up):
         yield replaced(context, whole, device, typed=False)
     elif isinstance(key, ast.Constant) and isinstance(key.value, str) and DEVICE_NAME.search(key.value):
         yield device_defaults.at_import_checked(context, whole, device.as_type)
