@@ -64,10 +64,14 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["whole", "alone"])
 def either(request: pytest.FixtureRequest, fresh: None) -> Iterator[None]:
-    """The helper as a whole, and each function in a vendored file of its own."""
+    """The helper as a whole, and each function in a vendored file of its own, which ends with the test.
+
+    A file that is imported while a test stands in for an old torch stays one for an old torch.
+    """
     vars(accel)["alone"] = request.param == "alone"
     yield
     vars(accel)["alone"] = False
+    accel.forget()
 
 
 @pytest.fixture

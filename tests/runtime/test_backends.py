@@ -328,8 +328,12 @@ def test_old_torch_has_only_the_scaler_and_the_decorators_of_cuda(monkeypatch):
 
 
 def test_scaler_on_cuda_is_the_very_one(backend, monkeypatch):
+    class Made(torch.amp.GradScaler):
+        def __new__(cls, *args, **options):
+            return args, options
+
     backend("cuda")
-    monkeypatch.setattr(torch.amp, "GradScaler", lambda *args, **options: (args, options))
+    monkeypatch.setattr(torch.amp, "GradScaler", Made)
     assert accel.grad_scaler(4.0, 2.0, 0.5, 9, False) == (("cuda", 4.0, 2.0, 0.5, 9), {"enabled": False})
 
 

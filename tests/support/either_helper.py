@@ -27,6 +27,10 @@ class EitherHelper:
         vars(module).update({name: value for name, value in self._set.items() if name in vars(module)})
         return module
 
+    def forget(self) -> None:
+        """Import each vendored file anew when it is asked for next."""
+        self._files.clear()
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not self.alone:
             return getattr(runtime, name)
