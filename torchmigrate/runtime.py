@@ -216,7 +216,10 @@ def _move_inputs(wrapped: Any, *inputs: Any) -> Any:
     place = next((each.device for each in tensors if each.device.type != "cpu"), torch.device("cpu"))
     if any(each.device.type != place.type for each in own):
         wrapped.to(place)
-    move: Any = lambda each: each.to(place) if isinstance(each, torch.Tensor) else each  # noqa: E731
+
+    def move(each: Any) -> Any:
+        return each.to(place) if isinstance(each, torch.Tensor) else each
+
     moved = torch.utils._pytree.tree_map(move, inputs)
     return moved if len(moved) > 1 else moved[0]  # hooks of torch 1 get and return no keyword arguments
 
