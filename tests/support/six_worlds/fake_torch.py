@@ -514,9 +514,7 @@ class Modules:
         self.add("torch.profiler", record_function=Context)
         self.add("torch.utils")
         self.add("torch.utils.data", DataLoader=lambda data, **options: list(data), Dataset=object)
-        self.add(
-            "torch.utils._pytree", tree_map_only=self._map_only, tree_flatten=lambda tree: (self._leaves(tree), None)
-        )
+        self.add("torch.utils._pytree", tree_map=self._map, tree_flatten=lambda tree: (self._leaves(tree), None))
         self.add("torch.optim", SGD=self._optimizer, Adam=self._optimizer, AdamW=self._optimizer)
         scaler = type("GradScaler", (Scaler,), {"world": world})
         self.add("torch.amp", autocast=Context, GradScaler=scaler)
@@ -527,12 +525,12 @@ class Modules:
         held = list(parameters)
         return types.SimpleNamespace(step=says(None), zero_grad=says(None), param_groups=[{"params": held}])
 
-    def _map_only(self, kind: type, function: Any, thing: Any) -> Any:
-        if isinstance(thing, kind):
-            return function(thing)
+    def _map(self, function: Any, thing: Any) -> Any:
+        if isinstance(thing, dict):
+            return {name: self._map(function, part) for name, part in thing.items()}
         if isinstance(thing, (list, tuple)):
-            return type(thing)(self._map_only(kind, function, part) for part in thing)
-        return thing
+            return type(thing)(self._map(function, part) for part in thing)
+        return function(thing)
 
     def _leaves(self, thing: Any) -> list[Any]:
         parts = thing.values() if isinstance(thing, dict) else thing if isinstance(thing, (list, tuple)) else None
