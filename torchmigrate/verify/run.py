@@ -58,7 +58,7 @@ def simulated_environment(
     simulated device; `reports`: a folder for one JSON file per process; `project`: the root of the program's own code.
     """
     variables = {
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(SITE), os.environ.get("PYTHONPATH", "")])),
+        "PYTHONPATH": _simulating(os.environ.get("PYTHONPATH", "")),
         "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
         "TORCHMIGRATE_BACKEND": f"{backend}:{count or 1}",
         "TORCHMIGRATE_EVIDENCE": evidence,
@@ -68,6 +68,11 @@ def simulated_environment(
         "TORCHMIGRATE_PROJECT": str(project or ""),
     }
     return {**_without_hardware(backend, evidence), **variables}
+
+
+def _simulating(path: str) -> str:
+    """Return a PYTHONPATH with the sitecustomize that starts the simulated device in front."""
+    return os.pathsep.join(filter(None, (str(SITE), path)))
 
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "ASCEND_RT_VISIBLE_DEVICES")
@@ -379,10 +384,9 @@ def environment(run: Run, task: Task, place: Place) -> dict[str, str]:
     )
     for name in VARIABLES:  # a git hook sets these, for another tree
         made.pop(name, None)
-    site = made["PYTHONPATH"].partition(os.pathsep)[0]
     made |= {"TMPDIR": os.fspath(place.scratch), **task.variables}
-    if "PYTHONPATH" in task.variables:  # without our sitecustomize nothing is simulated
-        made["PYTHONPATH"] = os.pathsep.join((site, task.variables["PYTHONPATH"]))
+    if "PYTHONPATH" in task.variables:
+        made["PYTHONPATH"] = _simulating(task.variables["PYTHONPATH"])
     for name in _PORTS:  # runs at the same time must not meet
         if name == _LAUNCHER or name in made:
             made[name] = str(_free_port())

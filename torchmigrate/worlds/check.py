@@ -16,7 +16,17 @@ from torchmigrate.syntax.scope import FUNCTIONS, walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
 from torchmigrate.worlds.compare import Fault, faults, known_of_original, pointless, told_in_tests
 from torchmigrate.worlds.observations import DEVICE, Observations, Place
-from torchmigrate.worlds.program import NONE, Edits, File, FunctionInfo, Program, line_of, remembered, text_of
+from torchmigrate.worlds.program import (
+    NONE,
+    Edits,
+    File,
+    FunctionInfo,
+    Program,
+    line_of,
+    name_of_call,
+    remembered,
+    text_of,
+)
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
 from torchmigrate.worlds.truth import WORLDS, Setting, User, World
@@ -376,7 +386,7 @@ def _entries(files: Sequence[File], relevance: Relevance) -> tuple[list[str], fr
     """
     functions = [info for file in files for info in file.functions if relevance.holds(info.node)]
     inside: dict[str, set[str]] = {}  # what the functions of a name call
-    names = {info: _name(info) for info in functions}
+    names = {info: name_of_call(info.name, info.owner.node.name if info.owner else "") for info in functions}
     for info, name in names.items():
         inside.setdefault(name, set()).update(_called(info.node, info.file))
     of_functions = set().union(*inside.values())
@@ -387,11 +397,6 @@ def _entries(files: Sequence[File], relevance: Relevance) -> tuple[list[str], fr
     last = len(depth) + 1  # functions in functions, and those that only call each other
     order = sorted(functions, key=lambda i: (last if i.outer is not None else depth.get(names[i], last), i.key))
     return [info.key for info in order], frozenset(info.key for info in functions if info.name in called)
-
-
-def _name(info: FunctionInfo) -> str:
-    """Return the name by which a function is called: a class's for its constructor."""
-    return info.owner.node.name if info.owner is not None and info.name == "__init__" else info.name
 
 
 def _readers(file: File) -> list[FunctionInfo]:

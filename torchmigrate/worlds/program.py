@@ -67,6 +67,11 @@ def defaults_of(args: ast.AST) -> dict[str, ast.expr]:
     return found | {a.arg: d for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None}
 
 
+def name_of_call(name: str, owner: str) -> str:
+    """Return the name by which a function is called: a constructor by that of its class, `owner`; "" is none."""
+    return owner if owner and name == "__init__" else name
+
+
 @dataclass(eq=False, slots=True)
 class FunctionInfo:
     """The info is about a function of the project, or about the body of a file (`node` is its ast.Module)."""

@@ -17,7 +17,7 @@ from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments
 from torchmigrate.torch_api.names import DTYPE_WORDS, MOVING_METHODS
-from torchmigrate.worlds.program import File, defaults_of, parameters_of, remembered
+from torchmigrate.worlds.program import File, defaults_of, name_of_call, parameters_of, remembered
 from torchmigrate.worlds.truth import WORDS_OF_CUDA
 
 # words that are about devices wherever they stand
@@ -135,7 +135,7 @@ class _Outline:
                 self._collect(node, block, inner, home)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place, owner: str) -> _Place:
-        name = _name_of_call(node, owner)
+        name = name_of_call(node.name, owner)
         key = f"{place.file.path}:{place.key}:{owner}:{node.name}"
         extra = [a.arg for a in (node.args.vararg, node.args.kwarg) if a]
         self.parameters.append((name, parameters_of(node.args), key, extra))
@@ -409,7 +409,7 @@ class Relevance:
                     self.places.update((name, place.owner) if cpu else ())
                 if name in self.about or name == "to":
                     self.makers.add(place.owner)
-                called = _name_of_call(node, place.owner)
+                called = name_of_call(name, place.owner)
                 for names, key, _ in self._parameters.get(called, ()):
                     defaults = defaults_of(node.args)
                     held = [n for n in names if n in defaults and self._carries(defaults[n], place)]
@@ -529,11 +529,6 @@ class Relevance:
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         given = (owner, *node.args, *(k.value for k in node.keywords))
         return any(self._carries(each, place) for each in given)
-
-
-def _name_of_call(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str) -> str:
-    """Return the name by which a function is called: a class's for its constructor."""
-    return owner if node.name == "__init__" and owner else node.name
 
 
 # functions and methods whose result is made of what they are given
