@@ -63,6 +63,7 @@ class _Group:
     paths: tuple[str, ...]
     roots: tuple[str, ...]  # the files whose functions are evaluated; those of the others only where they are called
     programs: tuple[frozenset[str], ...]  # files that none imports, each with all that it imports, directly or not
+    imported: frozenset[str]  # files that others import
     entries: list[str] = field(default_factory=list)
     called: frozenset[str] = frozenset()  # those entries that something may call by name
     before: list[tuple[Setting, Observations]] = field(default_factory=list)
@@ -142,10 +143,11 @@ class Check:
         def onward(path: str) -> list[str]:
             return [p for p in self.facts.index.imported_by(path) if p in together]
 
+        imported = frozenset(target for path in paths for target in onward(path) if target != path)
         if len(paths) <= LARGEST_GROUP:
             programs = {frozenset(reached([path], onward)) for path in paths}
             whole = tuple(p for p in programs if not any(p < other for other in programs))
-            yield _Group(tuple(paths), tuple(paths), whole)
+            yield _Group(tuple(paths), tuple(paths), whole, imported)
             return
         names = {path: self._changed_names(file) for path, file in changed.items() if path in together}
         for path in paths:
@@ -154,7 +156,7 @@ class Check:
                 near = [p for p in near if p in names and self._asks_for(path, names[p])]
             if path in changed or near:
                 files = path, *near[:LARGEST_GROUP]
-                yield _Group(files, (path,), (frozenset(files),))
+                yield _Group(files, (path,), (frozenset(files),), imported)
 
     def _changed_names(self, rewritten: Rewritten) -> list[bytes]:
         """Return the names of the functions and classes of a file that edits change."""
@@ -283,7 +285,7 @@ class Check:
         if known is not None:
             return known
         setting = Setting(world, user)
-        run = Statements(program, setting, self.facts.helper, relevance)
+        run = Statements(program, setting, self.facts.helper, relevance, group.imported)
         roots = [f for path in group.paths if path in group.roots and (f := program.file(path)) is not None]
         by_key: dict[str, FunctionInfo] = {info.key: info for file in roots for info in file.functions}
         near = [f for path in group.paths if path not in group.roots and (f := program.file(path)) is not None]

@@ -15,6 +15,7 @@ from torchmigrate.worlds.observations import (
     ANSWER,
     ASKED,
     BRANCH,
+    CAST,
     CHOSEN,
     DEATH,
     DEFAULT,
@@ -122,6 +123,7 @@ def faults(
         yield from _own_tests(world, old, new, original)
         yield from _precision(world, old, new)
         yield from _halved(world, old, new, original)
+        yield from _cast(world, old, new, original, dying)
         yield from _mapped(world, old, new, original)
         yield from _unfollowed(world, old, new)
         yield from _two_ways(world, old, new, original)
@@ -229,6 +231,20 @@ def _halved(world: World, old: Observations, new: Observations, original: Origin
             yield Fault(edits, world, place, f"the CPU would compute in half precision on {world.title}")
 
 
+def _cast(world: World, old: Observations, new: Observations, original: Original, dying: Dying) -> Iterator[Fault]:
+    """Yield mixed precision that would be on in programs which use the world's accelerator already, without it."""
+    own = _moved(world, old)
+    for place, value in new.of(CAST) if own else ():
+        before = old.get(CAST, place)
+        if before is None or world.kind in _types(before) or world.kind not in _types(value):
+            continue
+        is_dying = dying.holds((CAST, place), new) or original.all_end(place[0], dying.files)
+        knows_it = any(original.together(place[0], path) for path in own)
+        if knows_it and not is_dying and (edits := new.edits(CAST, place)):
+            words = f"the project uses {world.title} itself, without mixed precision, which this would turn on there"
+            yield Fault(edits, world, place, words)
+
+
 def _mapped(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
     """Yield files that would be loaded to the accelerator, not to the CPU, in programs that use it for nothing else."""
     moved = _moved(world, new)
@@ -244,9 +260,13 @@ def _mapped(world: World, old: Observations, new: Observations, original: Origin
 
 
 def _moved(world: World, seen: Observations) -> set[str]:
-    """Return the files in which something gets the world's accelerator, beside what is loaded to it."""
+    """Return the files in which something gets the world's accelerator, beside what is loaded to it or computed on."""
     loads = {place for place, _ in seen.of(MAPPED)}
-    return {place[0] for (_, place), value in seen.found.items() if place not in loads and world.kind in _types(value)}
+    return {
+        place[0]
+        for (kind, place), value in seen.found.items()
+        if kind != CAST and place not in loads and world.kind in _types(value)
+    }
 
 
 def _deaths(

@@ -15,6 +15,7 @@ from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments, takes
 from torchmigrate.torch_api.names import DEVICE_ARGUMENT
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import (
+    CAST,
     CHOSEN,
     DEATH,
     DEFAULT,
@@ -62,7 +63,12 @@ from torchmigrate.worlds.values import (
 METHOD = "torch.Tensor."  # before the name of a method of a tensor or module that is handed on without being called
 MOVING = ("to", "cuda", "cpu", "to_empty")
 _NO_METHODS = frozenset(types_of("accelerator")) - {"cuda", "cpu", "xpu"}  # devices that tensors have no method for
-_KEEPING = ("autocast", "load", "set_default_device")  # they take a device that is not there
+_KEEPING = ("load", "set_default_device")  # they take a device that is not there
+# what makes mixed precision, and where its `enabled` stands; beside CUDA's and the helper's these take a device first
+CASTS = {
+    "torch.autocast": 2, "torch.amp.autocast": 2, "torch.amp.GradScaler": 5, "torch.GradScaler": 5,
+    "torch.cuda.amp.autocast": 0, "torch.cuda.amp.GradScaler": 4, "accel.autocast": 0, "accel.grad_scaler": 4,
+}  # fmt: skip
 _MAKING = ("torch.device", "torch.accelerator.current_accelerator")  # they make a device, and use none
 _DEVICE_WORDS = ("device", "map_location", "device_type")
 
@@ -111,6 +117,8 @@ class External(ABC):
         home, _, last = name.rpartition(".")
         if name.partition(".")[0] in BUILT_ON_TORCH and name not in _MAKING:
             self._note_used(call)
+        if name in CASTS:
+            return self._cast(name, call)
         if name.startswith("accel."):
             return self._helper(last, call)
         if name in CALLS:
@@ -323,6 +331,19 @@ class External(ABC):
             made = one(Device("cuda"))
             self._note(DEFAULT, call, made)
             self.position(made, call, moves=True)
+
+    def _cast(self, name: str, call: Call) -> Value:
+        """Note for which devices mixed precision may be enabled. Where they are not there torch only warns."""
+        if name.startswith("accel."):
+            given = one(Device(self.ask(World.kind_or, "cuda"))).of(call.frame.file.edits_of(call.node.func))
+        elif name.startswith("torch.cuda."):
+            given = one(Device("cuda"))
+        else:
+            given = call.named.get("device_type", call.named.get("device", call.argument(0, NOTHING)))
+        enabled = call.named.get("enabled", call.argument(CASTS[name], const(True)))
+        is_off = enabled.only([Const(False, bool)]) == enabled
+        self._note(CAST, call, NOTHING if is_off else devices(given))
+        return UNKNOWN
 
     def _helper(self, name: str, call: Call) -> Value:
         if (full := f"accel.{name}") in CALLS:

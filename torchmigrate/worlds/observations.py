@@ -24,6 +24,7 @@ PRECISION = "precision"  # a flag named for half precision
 GIVEN = "given"  # a device that the user may name
 NARROWED = "narrowed"  # what an edit compares with "cuda" that the original compared with "cpu"
 MAPPED = "mapped"  # a file that torch loads to a device that it is told
+CAST = "cast"  # mixed precision that may be enabled, or a scaler for it: the devices that it is for
 HALVED = "halved"  # a type of half precision
 BRANCH = "branch"  # how a test comes out
 FALLBACK = "fallback"  # how a test comes out that only chooses the CPU, with what of its choice nobody knows
@@ -56,7 +57,7 @@ class Observations:
         self.idle: set[Key] = set()  # those of them that were seen only in such functions themselves
         self.certain: set[Key] = set()  # reached whatever tests that are not known come out to
         self.called: set[Key] = set()  # seen in functions that some call led to
-        self.in_tests: set[Key] = set()  # seen only in tests: where one ends, the program goes on
+        self.in_tests: set[Key] = set()  # seen only in tests, or in what an imported file does as a program
         self.caught: set[Place] = set()  # where something died, or refused, that a handler catches
         self.made: set[Place] = set()  # where torch.device only makes a device, which is used elsewhere
         self.ends: dict[tuple[Place, bool], set[Place | None]] = {}  # by outcome of a test, where its branch dies
@@ -69,7 +70,7 @@ class Observations:
         # where a test only reads a name: its function's key, and the name
         self.flags: dict[Place, tuple[str, str]] = {}
         self.entries: dict[str, Entry] = {}  # the functions that were entered, by key
-        self.tests: set[tuple[Place, int]] = set()  # and where those begin and end that are tests, each a program
+        self.tests: set[tuple[Place, int]] = set()  # where tests, and what imported files do as programs, begin and end
         self.divided: set[Place] = set()  # where something is refused for the remainder of a division
         self.used: set[int] = set()  # edits whose values torch itself gets
         self.named: set[Place] = set()  # where texts that name a device of CUDA begin, as far as they are evaluated

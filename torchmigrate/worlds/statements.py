@@ -11,6 +11,7 @@ from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.names import turns_half_on
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, chains_in, item_chain
+from torchmigrate.worlds.external import CASTS
 from torchmigrate.worlds.observations import (
     ANSWER,
     BRANCH,
@@ -67,11 +68,14 @@ DEEPEST = 12  # calls in calls; what is called beyond them is unknown
 
 
 class Statements(Expressions):
-    """Runs bodies. Each function is evaluated for all its calls together."""
+    """Runs bodies. Each function is evaluated for all its calls together; `imported` are files that others import."""
 
-    def __init__(self, program: Program, setting: Setting, helper: str, relevance: Relevance) -> None:
+    def __init__(
+        self, program: Program, setting: Setting, helper: str, relevance: Relevance, imported: frozenset[str]
+    ) -> None:
         super().__init__(program, setting, helper)
         self.relevance = relevance
+        self.imported = imported
         self.results: dict[str, Value | None] = {}  # None: it never returns
         self.stack: list[str] = []
         self.broken_at: set[ast.Break] = set()  # the `break`s that were evaluated
@@ -410,14 +414,29 @@ class Statements(Expressions):
             broken: list[State] = []
             ways = [state, self._loop(node.body, state.doubted(), frame, lambda s: None, broken), *broken]
         elif isinstance(node, ast.If):
-            begun = state.copy() if _asks_for_main(node) else state.doubted()
-            ways = [self.block(node.body, begun, frame), self.block(node.orelse, state.doubted(), frame)]
+            body = (
+                self._main(node, state, frame)
+                if _asks_for_main(node)
+                else self.block(node.body, state.doubted(), frame)
+            )
+            ways = [body, self.block(node.orelse, state.doubted(), frame)]
             deaths = [d for body in (node.body, node.orelse) if (d := _death(body, frame)) is not None]
         after = merged(ways)
         if after is None and len(deaths) == len(ways):
             frame.deaths[node] = deaths[0]
         if after is not None and ways.count(None) == len(deaths):
             after.in_doubt = state.in_doubt  # who does not come here has died
+        return after
+
+    def _main(self, node: ast.If, state: State, frame: Frame) -> State | None:
+        """Evaluate what a file does as a program. If others import it, where this ends, their program goes on."""
+        was_test = self.seen.is_test
+        if frame.file.path in self.imported and not was_test:
+            self.seen.is_test = True
+            start, end = map(frame.file.original, frame.file.span(node))
+            self.seen.tests.add(((frame.file.path, start), end))
+        after = self.block(node.body, state.copy(), frame)
+        self.seen.is_test = was_test
         return after
 
     def statement(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
@@ -770,6 +789,9 @@ class Statements(Expressions):
         if isinstance(info, FunctionInfo):
             for name, value in defaults_of(node.args).items():
                 self.write(("default", info.key, name), self.evaluate(value, state, frame))
+            for call in (d for d in node.decorator_list if isinstance(d, ast.Call)):
+                if any(isinstance(a, Named) and a.name in CASTS for a in self.evaluate(call.func, state, frame)):
+                    self.evaluate(call, state, frame)
             if frame.owner is None:
                 self.bind(node.name, self._wrapped(info, state, frame), state, frame)
             self.publish(state, frame)

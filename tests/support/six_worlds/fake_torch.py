@@ -54,6 +54,7 @@ class World:
         """Forget what the last program did."""
         self.current = 0
         self.defaults: list[Device] = []
+        self.casting: list[bool] = []
         self.backend: str | None = None
 
     def die(self, kind: str, error: type[Exception] | None = None) -> Exception:
@@ -355,6 +356,30 @@ class Context:
         return function
 
 
+class Casting(Context):
+    """torch.autocast, which says while it is entered whether it is enabled for the accelerator that is there."""
+
+    world: World
+
+    def __init__(self, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> None:
+        super().__init__(device_type, enabled=enabled and device_type == self.world.kind)
+
+    def __enter__(self) -> Context:
+        self.world.casting.append(self.enabled)
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        self.world.casting.pop()
+
+    def __call__(self, function: Any) -> Any:
+        @functools.wraps(function)
+        def cast(*args: Any, **named: Any) -> Any:
+            with self:
+                return function(*args, **named)
+
+        return cast
+
+
 class Queue:
     """A stream or an event."""
 
@@ -408,6 +433,7 @@ class Modules:
         world.device = type("device", (Device,), {**base, "__module__": "torch"})  # type: ignore[attr-defined]
         self.tensor = type("Tensor", (Tensor,), {**base, "__module__": "torch"})
         self.module = type("Module", (Module,), {**base, "__module__": "torch.nn"})
+        self.casting = type("autocast", (Casting,), base)
         self.found: dict[str, types.ModuleType] = {}
         self._torch()
         self._cuda()
@@ -497,10 +523,10 @@ class Modules:
             set_grad_enabled=Context,
             no_grad=Context,
             inference_mode=Context,
-            autocast=Context,
+            autocast=self.casting,
             Generator=self._generator,
             OutOfMemoryError=type("OutOfMemoryError", (RuntimeError,), {}),
-            is_autocast_enabled=says(False),
+            is_autocast_enabled=lambda kind="cuda": bool(world.casting and world.casting[-1] and kind == world.kind),
             use_deterministic_algorithms=says(None),
             set_float32_matmul_precision=says(None),
             get_device_module=lambda device=None: self.found[f"torch.{world.device(device or 'cpu').type}"],
@@ -517,7 +543,7 @@ class Modules:
         self.add("torch.utils._pytree", tree_map=self._map, tree_flatten=lambda tree: (self._leaves(tree), None))
         self.add("torch.optim", SGD=self._optimizer, Adam=self._optimizer, AdamW=self._optimizer)
         scaler = type("GradScaler", (Scaler,), {"world": world})
-        self.add("torch.amp", autocast=Context, GradScaler=scaler)
+        self.add("torch.amp", autocast=self.casting, GradScaler=scaler)
         self.scaler = scaler
 
     @staticmethod
@@ -570,7 +596,11 @@ class Modules:
         functions = {name: says(None) for name in ("range_push", "range_pop", "mark")}
         self.add("torch.cuda.nvtx", range=Context, **functions)
         first = functools.partial(self.scaler, "cuda")
-        self.add("torch.cuda.amp", autocast=Context, GradScaler=first)
+
+        def cast(enabled: bool = True, dtype: Any = None, cache_enabled: bool = True) -> Casting:
+            return self.casting("cuda", dtype, enabled, cache_enabled)
+
+        self.add("torch.cuda.amp", autocast=cast, GradScaler=first)
 
     def _lost(self, name: str, *args: Any, **options: Any) -> Any:
         if name == "set_device" and args and isinstance(args[0], int) and args[0] < 0:
