@@ -32,6 +32,7 @@ RULE = {
     "see": "Links to what is documented elsewhere.",
     "message": "What a finding says. The summary, if it is left out; of a text rule with {match} and its groups.",
     "blocks": "A finding keeps a test for CUDA around it as it is.",
+    "raises": "What is found raises on one of its backends: a choice of the device that leads there stays.",
     "guards": "What its findings are to the code behind them: a test that is rewritten only with it, or a choice.",
     "fixer": "The Python function that finds and rewrites: `device/tensor_cuda`, `hazard/mps:sparse`.",
     "on": "What the fixer is called for: torch.x, torch.x.*, .method, accel.x, a kind of string or of node.",
@@ -155,7 +156,7 @@ def _about_text() -> Json:
     case = {"properties": {"case": {"items": {"required": ["file"]}}}}
     either = {"anyOf": [{"required": ["match"]}, {"required": ["files"]}]}
     without_files = {"properties": {"pattern": {"items": either}}}
-    of_python = dict.fromkeys(("fixer", "on", "since", "rewrite", "blocks", "guards"), False)
+    of_python = dict.fromkeys(("fixer", "on", "since", "rewrite", "blocks", "raises", "guards"), False)
     return {
         "properties": {"safety": {"const": "display"}, **of_python},
         "allOf": [case, {"anyOf": [{"required": ["files"]}, {"required": ["where"]}]}],

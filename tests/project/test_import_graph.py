@@ -131,3 +131,11 @@ def test_what_a_program_reads_is_told_from_near_to_far(tmp_path: Path) -> None:
     root = write_tree(tmp_path, files).resolve()
     programs = Programs(ImportIndex(root, sorted(map(str, root.rglob("*.py")))))
     assert [Path(path).name for path in programs.reads(f"{root}/a.py")] == ["a.py", "b.py", "c.py", "d.py"]
+
+
+def test_a_folder_of_modules_is_told_from_a_file_of_its_name_above_it(tmp_path: Path) -> None:
+    files = {"utils.py": "", "tool/utils/boxes.py": "", "tool/utils/util.py": "from utils import boxes\n", "a.py": ""}
+    root = write_tree(tmp_path, {**files, "run.py": "from utils import boxes\n"})
+    index = ImportIndex(root, [str(path) for path in sorted(root.rglob("*.py"))])
+    assert index.imported_by(str(root / "tool/utils/util.py")) == [str(root / "tool/utils/boxes.py")]
+    assert str(root / "utils.py") in index.imported_by(str(root / "run.py"))

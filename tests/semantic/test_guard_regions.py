@@ -240,3 +240,45 @@ def test_where_float64_is_the_default_dtype_a_guard_stays(default: str, body: st
 def test_a_default_dtype_of_another_function_keeps_no_guard(migrated: Migrated) -> None:
     other = "def g():\n    torch.set_default_dtype(torch.float64)\n"
     assert "torch.cuda" not in migrated(f"import torch\n{other}{CHOSEN['a branch of a function']}")
+
+
+# ---- what else raises on MPS
+RAISING = {
+    "an operator": "torch.linalg.eig(x)",
+    "a loss": "torch.nn.CTCLoss()(x, x, 1, 1)",
+    "float64 on the device": "x.to(d, torch.float64)",
+    "float64 before the move": "torch.zeros(3, dtype=torch.float64).to(d)",
+    "a compressed layout": "x.to_sparse_csr()",
+}
+CHOICES = {
+    "a function": f"def f(x):\n    d = 'cuda' if {ASK} else 'cpu'\n    x = x.to(d)\n    return IT\n",
+    "a branch": f"def f(x, d):\n    if {ASK}:\n        {MOVE}\n    return IT\n",
+    "a file": f"d = torch.device('cuda' if {ASK} else 'cpu')\ndef f(x):\n    x = x.to(d)\n    return IT\n",
+    "a class": (
+        f"class A:\n    def __init__(self):\n        self.d = 'cuda' if {ASK} else 'cpu'\n"
+        "    def f(self, x):\n        d = self.d\n        x = x.to(d)\n        return IT\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("body", CHOICES.values(), ids=CHOICES)
+@pytest.mark.parametrize("raising", RAISING.values(), ids=RAISING)
+def test_a_choice_stays_whose_device_comes_to_what_raises_on_mps(raising: str, body: str, migrated: Migrated) -> None:
+    text = "import torch\n" + body.replace("IT", raising)
+    assert migrated(text) == text
+    assert "torch.cuda" not in migrated("import torch\n" + body.replace("IT", "x.sum()"))
+
+
+@pytest.mark.parametrize("body", CHOICES.values(), ids=CHOICES)
+def test_what_raises_on_mps_and_somebody_accepted_keeps_no_choice(body: str, migrated: Migrated) -> None:
+    accepted = body.replace("IT", "torch.linalg.eig(x)  # torchmigrate: ignore[hazard/mps-operator]")
+    assert "torch.cuda" not in migrated("import torch\n" + accepted)
+
+
+def test_what_raises_on_mps_in_another_function_keeps_no_choice(migrated: Migrated) -> None:
+    other = "def g(x):\n    return torch.linalg.eig(x)\n"
+    assert "torch.cuda" not in migrated(f"import torch\n{other}{CHOICES['a function'].replace('IT', 'x')}")
+
+
+def test_code_without_a_choice_changes_beside_what_raises_on_mps(migrated: Migrated) -> None:
+    assert "cuda" not in migrated("import torch\ndef f(x):\n    return torch.linalg.eig(x.cuda())\n")

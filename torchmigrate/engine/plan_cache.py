@@ -179,6 +179,7 @@ _TYPES: tuple[type | tuple[type, ...], ...] = (
         str,
         str,
         bool,
+        bool,
     ),
 )
 _FIX = 6

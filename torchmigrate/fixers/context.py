@@ -53,7 +53,7 @@ class RuleContext:
         blocks = bool(changes.pop("blocks", fix is None and (rule.blocks or rule.safety is not Safety.DISPLAY)))
         text = message or rule.message
         see = rule.see[0] if rule.see else ""
-        changes = {"backends": rule.backends, "blocks": blocks, "guards": rule.guards, **changes}
+        changes = {"backends": rule.backends, "blocks": blocks, "guards": rule.guards, "raises": rule.raises, **changes}
         return Finding(rule.id, safety, start, end, text, fix=fix, see=see, **changes)  # type: ignore[arg-type]
 
     def note(self, message: str = "", **changes: object) -> Finding:

@@ -24,6 +24,7 @@ from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
 BACKENDS = b"nccl", b"NCCL", b"dist_backend"
 EXTENSION = b"cpp_extension"  # a file with it builds operators, or loads them
+DOUBLE = b".double("  # a file with it makes float64
 MOCKS = b"mock", b"monkeypatch"  # a file with one of these may replace functions of torch's in a test
 SEARCH_PATHS = b"sys.path", b"sys import"  # a file with one of these may change where imports are looked for
 COMPUTED_NAMES = b"import_module", b"__import__", b"hydra.utils", b"pydoc"  # may import what no statement names
@@ -31,7 +32,7 @@ COMPILING = b"compile", b"dynamo", b"torch.export"  # without these, nothing is 
 _INSTALLED = sys.stdlib_module_names | BUILT_ON_TORCH | {"numpy"}
 CUDA = b"cuda"
 PARALLEL = b"DataParallel"
-WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, *MOCKS, *SEARCH_PATHS, *COMPUTED_NAMES, *COMPILING, CUDA, PARALLEL
+WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, DOUBLE, *MOCKS, *SEARCH_PATHS, *COMPUTED_NAMES, *COMPILING, CUDA, PARALLEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +192,15 @@ class ImportIndex:
     def _targets(self, path: str, item: Import) -> Iterator[tuple[str, Use]]:
         """Yield the files of the project that an import statement may import, with how it names them."""
         parts = tuple(p for p in item.module.split(".") if p)
-        for dotted in dict.fromkeys((parts, (*parts, item.name) if item.name else parts)):
-            target = self.locate(path, item.level, dotted)
-            if target:
-                yield target[0], Use(path, target[1], dotted, bool(item.level))
+        inner = (*parts, item.name)
+        below = self.locate(path, item.level, inner) if item.name else None
+        target = self.locate(path, item.level, parts)
+        # `from a import b` means the program's own folder `a`, and not a file `a.py` further up
+        is_hidden = below and target and below[1] != target[1] and system.is_inside(path, below[1])
+        if target and not is_hidden:
+            yield target[0], Use(path, target[1], parts, bool(item.level))
+        if below:
+            yield below[0], Use(path, below[1], inner, bool(item.level))
 
     def find(self, path: str, level: int, module: str, name: str) -> str | None:
         """Return the file that `from module import name` in `path` imports: the submodule `name`, else the module."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import bisect
+import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -19,6 +20,7 @@ from torchmigrate.semantic import dominance, library_use
 from torchmigrate.semantic.device_expr import moves_data
 from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked
 from torchmigrate.semantic.guard_regions import regions as regions_of
+from torchmigrate.semantic.library_use import double_made, double_uses
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.semantic.values import double_defaults, doubles_moved
@@ -30,6 +32,7 @@ from torchmigrate.torch_api.names import DEVICE, NCCL
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _DOUBLE = "a float64 array of NumPy's goes to its device (line {}), which MPS refuses"
+_RAISES = "what its device comes to ({}) raises on MPS"
 _DOUBLES = "float64 is the default dtype (line {}), which MPS refuses"
 _IDLE = "it guards nothing that would change"
 
@@ -411,10 +414,11 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
         region.body_stays = at is not None and region.skips and not region.is_beside(at)
         return at
 
+    raising = _raisers(module, findings)
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
             region.reason = _BOUND.format(module.source.position(at)[0])
-        elif not region.reason and (reason := _double(module, region)):
+        elif not region.reason and (reason := _double(module, region) or _raising(module, region, raising)):
             region.reason, region.body_stays = reason, region.skips
     portable = {r.home for r in regions if r.reason == PORTABLE}
     for region in regions:
@@ -435,6 +439,37 @@ def _double(module: SemanticModel, region: GuardRegion) -> str:
         at = region.first_reached({region.home: [*defaults.get(region.home, ()), *defaults.get(None, ())]}, beside=True)
         words = _DOUBLES
     return words.format(module.source.position(at)[0]) if at is not None else ""
+
+
+def _raising(module: SemanticModel, region: GuardRegion, raising: Sequence[tuple[Function | None, int]]) -> str:
+    """Return why a guard that chooses a device stays, or "": what this device comes to ran on the CPU, and would raise.
+
+    That stands in the same function, in the class if its `__init__` chooses, or anywhere in a file with its own device.
+    """
+    if not raising or not _asks_for_cuda(module, region):
+        return ""
+    owner = module.parent(region.home) if region.home and region.home.name == "__init__" else None
+    reached = [
+        at
+        for function, at in raising
+        if region.home in (None, function) or (isinstance(owner, ast.ClassDef) and function in owner.body)
+    ]
+    at = region.first_reached({region.home: reached}, beside=True)
+    if at is None:
+        return ""
+    path, line = double_made(module, at) or (str(module.path), module.source.position(at)[0])
+    file = "" if path == str(module.path) else f"{os.path.relpath(path, module.facts.index.root)}, "
+    return _RAISES.format(f"{file}line {line}")
+
+
+def _raisers(module: SemanticModel, findings: list[Finding]) -> list[tuple[Function | None, int]]:
+    """Return what raises on MPS and that nobody accepted, each with its function."""
+    found = [(function, at) for function, places in double_uses(module).items() for at in places]
+    for finding in findings:
+        if finding.raises and finding.fix is None and finding.status is Status.OPEN:
+            node = _expression(module, finding)
+            found.append((module.function(node) if node else None, finding.start))
+    return found
 
 
 def _asks_for_cuda(module: SemanticModel, region: GuardRegion) -> bool:

@@ -120,6 +120,7 @@ class Rule:
     see: tuple[str, ...]
     message: str
     blocks: bool
+    raises: bool
     guards: str
     fixer: str | None
     on: tuple[str, ...]

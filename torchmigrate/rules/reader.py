@@ -163,6 +163,7 @@ class Reader:
             see=tuple(data.get("see", ())),
             message=data.get("message", data["summary"]),
             blocks=bool(data.get("blocks", False)),
+            raises=bool(data.get("raises", False)),
             guards=data.get("guards", ""),
             fixer=data.get("fixer"),
             on=on,
@@ -247,8 +248,8 @@ _RELEASES = table_of(matching(r"\d+\.\d+", 'be a release of torch such as "2.14"
 KEYS: Mapping[str, Mapping[str, Kind]] = {
     "rule": {
         "summary": _NEEDED, "safety": _SAFETY, "backends": _BACKENDS, "why": _NEEDED, "see": strings(_LINK),
-        "message": STRING, "blocks": BOOLEAN, "guards": one_of("test", "choice"), "fixer": STRING, "since": _RELEASES,
-        "on": strings(), "literals": strings(), "literals-from": one_of(*LITERALS),
+        "message": STRING, "blocks": BOOLEAN, "raises": BOOLEAN, "guards": one_of("test", "choice"), "fixer": STRING,
+        "since": _RELEASES, "on": strings(), "literals": strings(), "literals-from": one_of(*LITERALS),
         "rewrite": TABLES, "case": TABLES, "files": _GLOBS, "where": TABLES, "pattern": TABLES,
     },
     "rewrite": {
@@ -270,7 +271,7 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
 }  # fmt: skip
 
 
-_FOR_PYTHON = ("fixer", "on", "since", "rewrite", "blocks", "guards")
+_FOR_PYTHON = ("fixer", "on", "since", "rewrite", "blocks", "raises", "guards")
 # a group that contains an unbounded repetition and is itself repeated without bound: `(a+)+`
 _NESTED = re.compile(r"\((?:\\.|[^()\\])*[*+](?:\\.|[^()\\])*\)(?:[*+]|\{\d*,\})")
 _CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")

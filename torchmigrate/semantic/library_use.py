@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
+from torchmigrate.project.called_operators import CalledOperators, Position
 from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
 from torchmigrate.semantic.guard_regions import OTHERS, GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
@@ -192,10 +193,28 @@ def _reads_of(module: SemanticModel, names: Collection[str]) -> Iterator[ast.AST
 
 @query
 def _operator_uses(module: SemanticModel) -> dict[Function | None, list[int]]:
-    """Return where each function reads what calls operators that the project compiles: names, and methods of `self`."""
-    compiled, home = module.facts.compiled, module.scopes.module
+    """Return where each function reads what calls operators that the project compiles."""
+    return _uses_of_what_calls(module, module.facts.compiled)
+
+
+@query
+def double_uses(module: SemanticModel) -> dict[Function | None, list[int]]:
+    """Return where each function reads what makes float64, which MPS refuses."""
+    return _uses_of_what_calls(module, module.facts.doubles)
+
+
+def double_made(module: SemanticModel, at: int) -> Position | None:
+    """Return where float64 is made that what a function reads at an offset leads to, or None."""
+    names = (n.id for n in module.nodes if isinstance(n, ast.Name) and module.span(n)[0] == at)
+    place = Place(str(module.path), module.scopes.module)
+    return next((found for name in names if (found := module.facts.doubles.called_by(place, name))), None)
+
+
+def _uses_of_what_calls(module: SemanticModel, operators: CalledOperators) -> dict[Function | None, list[int]]:
+    """Return where each function reads what calls certain operators: names, and methods of `self`."""
+    home = module.scopes.module
     place = Place(str(module.path), home)
-    names = {name for name in home.names if compiled.are_called_by(place, name)} if module.facts.files else set()
+    names = {name for name in home.names if operators.called_by(place, name)} if module.facts.files else set()
     found: dict[Function | None, list[int]] = {}
     methods: dict[tuple[ast.AST | None, str], list[tuple[Function, int]]] = {}
     todo: list[tuple[Function | None, int]] = []

@@ -1,11 +1,11 @@
-"""Operators that a project compiles: what stays because it calls one, and its twin that must not."""
+"""Operators that not every device has: what stays because it calls one, and its twin that must not."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from conftest import texts_after, write_tree
+from conftest import planned, texts_after, write_tree
 
 FILES = {
     "setup.py": "from torch.utils.cpp_extension import CUDAExtension\n",
@@ -143,3 +143,54 @@ def test_a_loaded_operator(tmp_path: Path) -> None:
 
 def _after(root: Path, files: dict[str, str], name: str = "test_it.py") -> str:
     return texts_after(write_tree(root, files)).get(name, files[name])
+
+
+# ---- float64, made in another file
+METRIC = "def accuracy(output, labels):\n    return {}\n"
+SCRIPT = """import torch
+from metrics import accuracy
+cuda = torch.cuda.is_available()
+model = torch.nn.Linear(2, 2)
+if cuda:
+    model.cuda()
+def train(x, labels):
+    if cuda:
+        x, labels = x.cuda(), labels.cuda()
+    return accuracy(model(x), labels)
+train(torch.ones(2), torch.ones(2))
+"""
+FUNCTION = """import torch
+from metrics import accuracy
+def evaluate(model, x, labels):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return accuracy(model.to(device)(x.to(device)), labels.to(device))
+"""
+MAKING = ["output.eq(labels).double()", "(output == labels).sum().double() / 2", "helper(output)"]
+OTHERS = [
+    "output.eq(labels).float()",
+    "output.eq(labels).cpu().double()",
+    "output.eq(labels).double().cpu()",
+    "torch.ones(2).double()",
+    "output.double() if output.is_cuda else output.float()",
+    "output.float() if output.device.type == 'mps' else output.sum().double()",
+]
+
+
+@pytest.mark.parametrize("text", [SCRIPT, FUNCTION], ids=["a script", "a function"])
+@pytest.mark.parametrize("made", MAKING)
+def test_a_choice_of_a_device_stays_that_comes_to_float64(made: str, text: str, tmp_path: Path) -> None:
+    more = "def helper(output):\n    return output.sum().double()\n"
+    assert _after(tmp_path, {"train.py": text, "metrics.py": more + METRIC.format(made)}, "train.py") == text
+
+
+@pytest.mark.parametrize("text", [SCRIPT, FUNCTION], ids=["a script", "a function"])
+@pytest.mark.parametrize("made", OTHERS)
+def test_a_choice_changes_where_float64_is_made_on_the_cpu_or_not_at_all(made: str, text: str, tmp_path: Path) -> None:
+    files = {"train.py": text, "metrics.py": "import torch\n" + METRIC.format(made)}
+    assert "torch.cuda" not in _after(tmp_path, files, "train.py")
+
+
+def test_a_finding_names_the_file_and_line_that_makes_float64(tmp_path: Path) -> None:
+    files = {"train.py": FUNCTION, "metrics.py": "\n" + METRIC.format(MAKING[0])}
+    found = planned(write_tree(tmp_path, files), "check")["train.py"]
+    assert "its device comes to (metrics.py, line 3) raises on MPS" in found.findings[0].message

@@ -1,0 +1,202 @@
+"""Operators that not every device has: which functions and classes of a project call one, directly or through others.
+
+These are the operators that the project compiles, and what makes float64, which MPS refuses.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from torchmigrate.project.class_hierarchy import ClassHierarchy, Definition, Place
+from torchmigrate.project.import_graph import DOUBLE, EXTENSION, module_stem
+from torchmigrate.syntax.resolver import chain_of, last_name
+from torchmigrate.syntax.scope import Binding, children, walk
+from torchmigrate.torch_api.libraries import OPERATORS
+
+if TYPE_CHECKING:
+    from torchmigrate.project.import_graph import ImportIndex
+
+_FAR = 2  # files away: what is imported from further away is rarely called with the tensors at hand
+_MANY = 100  # definitions
+_LOADERS = ("load", "load_inline")  # of torch.utils.cpp_extension
+
+
+Position = tuple[str, int]  # path and line, 0 for a whole file
+
+
+class CalledOperators(ABC):
+    """Follows names to certain operators, over the functions, classes and files of a project."""
+
+    WORD: bytes  # a project without it in any file has none of the operators
+
+    def __init__(self, index: ImportIndex, hierarchy: ClassHierarchy) -> None:
+        self._index, self._hierarchy = index, hierarchy
+        self._known: dict[tuple[str, str], Position | None] = {}
+        self._read: dict[ast.AST, list[str] | int] = {}
+
+    @cached_property
+    def are_there(self) -> bool:
+        """Return whether the project may have such operators at all; this reads all files."""
+        return bool(self._index.holding(self.WORD))
+
+    def called_by(self, place: Place, name: str) -> Position | None:
+        """Return where an operator is that a global name of a file means or leads to, or None."""
+        key = place.path, name
+        if key not in self._known:
+            self._known[key] = self._follow(place, name) if self.are_there else None
+        return self._known[key]
+
+    @abstractmethod
+    def _is_operator(self, node: ast.expr) -> bool:
+        """Return whether a node of a definition is such an operator."""
+
+    def _is_bound(self, place: Place, binding: Binding) -> bool:
+        """Return whether a name is bound to such an operator."""
+        return False
+
+    def _is_apart(self, node: ast.AST) -> bool:
+        """Return whether the parts of a node do not count: it tells CUDA's tensors from others."""
+        return isinstance(node, (ast.If, ast.IfExp)) and any(map(_names_device, walk(node.test)))
+
+    def _follow(self, place: Place, name: str) -> Position | None:
+        todo = [(place, name, 0)]
+        seen: set[tuple[str, str]] = set()
+        known: set[ast.AST] = set()
+        while todo:
+            here, read, away = todo.pop()
+            if (here.path, read) in seen or away > _FAR:
+                continue
+            seen.add((here.path, read))
+            found = here.scope.find(read)
+            if any(self._is_bound(here, binding) for binding in (found[1] if found else ())):
+                return here.path, 0
+            for node, home in self._meant(here, read):
+                if node not in known and len(known) < _MANY:
+                    known.add(node)
+                    names = self._names(node)
+                    if isinstance(names, int):
+                        return home.path, names
+                    todo += [(home, each, away + (home.path != here.path)) for each in names]
+        return None
+
+    def _names(self, node: ast.AST) -> list[str] | int:
+        """Return the names that a definition or value reads, sorted, or the line where it calls an operator itself."""
+        if node not in self._read:
+            parts = list(self._reached(node))
+            line = next((p.lineno for p in parts if isinstance(p, ast.expr) and self._is_operator(p)), None)
+            self._read[node] = line or sorted({p.id for p in parts if isinstance(p, ast.Name)})
+        return self._read[node]
+
+    def _reached(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Yield the parts of a definition or value that count."""
+        todo: list[ast.AST] = [node]
+        while todo:
+            part = todo.pop()
+            yield part
+            if not self._is_apart(part):
+                todo += children(part)
+
+    def _meant(self, place: Place, name: str) -> Iterator[tuple[ast.AST, Place]]:
+        """Yield the definitions and values that a name stands for, each with the place where its names are bound."""
+        found = place.scope.find(name)
+        for binding in found[1] if found else ():
+            if binding.value is not None:
+                yield binding.value, place
+        for meaning in self._hierarchy.meanings(place, name):
+            if isinstance(meaning, Definition):
+                yield meaning.node, meaning.place
+
+
+class CompiledOperators(CalledOperators):
+    """Follows names to operators that the project compiles, which have kernels for CUDA and perhaps for the CPU."""
+
+    WORD = EXTENSION
+
+    def _is_bound(self, place: Place, binding: Binding) -> bool:
+        """Return whether a name is that of a compiled module: one that is loaded, or no file of its package."""
+        path = place.path
+        if isinstance(binding.value, ast.Call):
+            given = {k.arg for k in binding.value.keywords}
+            is_built = last_name(binding.value.func) in _LOADERS and not given.isdisjoint({"sources", "cuda_sources"})
+            return is_built or self._is_imported_by(place, binding.value)
+        if binding.local is None:
+            return False
+        level, module, name = binding.local
+        parts = tuple(filter(None, module.split(".")))
+        home = self._index.locate(path, level, parts)
+        if home is None:  # `from package._C import f`
+            above = self._index.locate(path, level, parts[:-1]) if parts else None
+            return above is not None and os.path.basename(above[0]) == "__init__.py"
+        scopes = self._hierarchy.scopes(home[0]) if os.path.basename(home[0]) == "__init__.py" else None
+        if scopes is None or scopes.module.stars or name in scopes.module.names:
+            return False
+        return self._index.locate(path, level, (*parts, name)) is None
+
+    def _is_imported_by(self, place: Place, call: ast.Call) -> bool:
+        """Return whether a function of the project imports the module that it is told, and that no file is called."""
+        chain = chain_of(call.func)
+        match call.args:
+            case [ast.Constant(str(name)), *_] if chain:
+                if any(module_stem(file).endswith(f"/{name}") for file in self._index.files):
+                    return False
+                found = (m.node for m in self._hierarchy.meanings(place, chain) if isinstance(m, Definition))
+                return any(_imports_what_it_is_told(node) for definition in found for node in walk(definition))
+        return False
+
+    def _is_operator(self, node: ast.expr) -> bool:
+        """Return whether a node is `torch.ops.ours.f`, an operator that is not torch's."""
+        match node:
+            case ast.Attribute(ast.Attribute(ast.Attribute(ast.Name("torch"), "ops"), namespace), _):
+                return namespace not in OPERATORS
+        return False
+
+
+class DoubleMakers(CalledOperators):
+    """Follows names to what makes float64 where its tensor is, as `preds.eq(labels).double()` does: MPS refuses it."""
+
+    WORD = DOUBLE
+
+    def _is_operator(self, node: ast.expr) -> bool:
+        """Return whether a node makes float64 of what a method gives; a name may hold a module, or be on the CPU."""
+        match node:
+            case ast.Call(ast.Attribute(ast.Call(ast.Attribute(_, method)) as made, "double"), [], []):
+                return method.islower() and not _is_on_cpu(made)
+        return False
+
+    def _is_apart(self, node: ast.AST) -> bool:
+        """Return whether a node is for devices that the code itself tells apart, or made on the CPU as well."""
+        match node:
+            case ast.Attribute(ast.Call(ast.Attribute(_, "double")), "cpu" | "numpy" | "tolist"):
+                return True
+        return super()._is_apart(node)
+
+
+def _is_on_cpu(node: ast.expr) -> bool:
+    """Return whether a chain of calls has the CPU in it, or begins with a function of torch's, which makes its own."""
+    while isinstance(node, (ast.Call, ast.Attribute)):
+        if isinstance(node, ast.Attribute) and node.attr in ("cpu", "numpy"):
+            return True
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return isinstance(node, ast.Name) and node.id in ("torch", "np", "numpy")
+
+
+def _imports_what_it_is_told(node: ast.AST) -> bool:
+    """Return whether a node is `importlib.import_module("package." + name)`."""
+    return (
+        isinstance(node, ast.Call)
+        and last_name(node.func) == "import_module"
+        and bool(node.args)
+        and not isinstance(node.args[0], ast.Constant)
+    )
+
+
+def _names_device(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(word) | ast.Attribute(_, word) | ast.Constant(str(word)):
+            return any(device in word.lower() for device in ("cuda", "mps"))
+    return False
