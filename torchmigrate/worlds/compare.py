@@ -132,6 +132,7 @@ def faults(
         yield from _lifted(world, old, new, original)
     else:
         yield from _devices(world, old, new)
+        yield from _cast_on_cpu(world, old, new)
         yield from _branches(world, old, new, original, dying)
 
 
@@ -243,6 +244,15 @@ def _cast(world: World, old: Observations, new: Observations, original: Original
         if knows_it and not is_dying and (edits := new.edits(CAST, place)):
             words = f"the project uses {world.title} itself, without mixed precision, which this would turn on there"
             yield Fault(edits, world, place, words)
+
+
+def _cast_on_cpu(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
+    """Yield mixed precision for CUDA, which is off where there is none, and would be the CPU's, and on."""
+    for place, value in new.of(CAST):
+        before = old.get(CAST, place)
+        comes = before is not None and "cpu" in _types(value) and "cpu" not in _types(before)
+        if comes and (edits := new.edits(CAST, place)):
+            yield Fault(edits, world, place, f"the CPU would compute in mixed precision on {world.title}")
 
 
 def _mapped(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:

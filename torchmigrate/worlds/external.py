@@ -152,6 +152,8 @@ class External(ABC):
             return call.argument(0, const(None))
         if name == "functools.partial" and call.args:
             known = call.args[0].only(a for a in call.args[0] if isinstance(a, (Routine, Type, Named)))
+            for made in (a.name for a in known if isinstance(a, Named) and a.name in CASTS):
+                self._cast(made, replace(call, args=call.args[1:]))
             return one(Partial(known, tuple(call.args[1:]), tuple(call.named.items()))) if known else UNKNOWN
         if name in ("sys.exit", "os._exit"):
             self._end(call)
@@ -333,7 +335,10 @@ class External(ABC):
             self.position(made, call, moves=True)
 
     def _cast(self, name: str, call: Call) -> Value:
-        """Note for which devices mixed precision may be enabled. Where they are not there torch only warns."""
+        """Note for which devices mixed precision may be enabled. Where they are not there torch only warns.
+
+        A scaler is no more on the CPU than where it is off: it changes nothing there.
+        """
         if name.startswith("accel."):
             given = one(Device(self.ask(World.kind_or, "cuda"))).of(call.frame.file.edits_of(call.node.func))
         elif name.startswith("torch.cuda."):
@@ -342,7 +347,9 @@ class External(ABC):
             given = call.named.get("device_type", call.named.get("device", call.argument(0, NOTHING)))
         enabled = call.named.get("enabled", call.argument(CASTS[name], const(True)))
         is_off = enabled.only([Const(False, bool)]) == enabled
-        self._note(CAST, call, NOTHING if is_off else devices(given))
+        made = NOTHING if is_off else devices(given)
+        is_scaler = name.endswith(("GradScaler", "grad_scaler"))
+        self._note(CAST, call, made.only(a for a in made if not is_scaler or a != Device("cpu")))
         return UNKNOWN
 
     def _helper(self, name: str, call: Call) -> Value:

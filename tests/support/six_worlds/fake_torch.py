@@ -54,7 +54,7 @@ class World:
         """Forget what the last program did."""
         self.current = 0
         self.defaults: list[Device] = []
-        self.casting: list[bool] = []
+        self.casting: list[str] = []
         self.backend: str | None = None
 
     def die(self, kind: str, error: type[Exception] | None = None) -> Exception:
@@ -357,15 +357,15 @@ class Context:
 
 
 class Casting(Context):
-    """torch.autocast, which says while it is entered whether it is enabled for the accelerator that is there."""
+    """torch.autocast, which says while it is entered for which device it is enabled: the accelerator's, or the CPU."""
 
     world: World
 
     def __init__(self, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> None:
-        super().__init__(device_type, enabled=enabled and device_type == self.world.kind)
+        super().__init__(device_type, enabled=enabled and device_type in (self.world.kind, "cpu"))
 
     def __enter__(self) -> Context:
-        self.world.casting.append(self.enabled)
+        self.world.casting.append(self.args[0] if self.enabled else "")
         return self
 
     def __exit__(self, *what: object) -> None:
@@ -526,7 +526,7 @@ class Modules:
             autocast=self.casting,
             Generator=self._generator,
             OutOfMemoryError=type("OutOfMemoryError", (RuntimeError,), {}),
-            is_autocast_enabled=lambda kind="cuda": bool(world.casting and world.casting[-1] and kind == world.kind),
+            is_autocast_enabled=lambda kind="cuda": world.casting[-1:] == [kind],
             use_deterministic_algorithms=says(None),
             set_float32_matmul_precision=says(None),
             get_device_module=lambda device=None: self.found[f"torch.{world.device(device or 'cpu').type}"],

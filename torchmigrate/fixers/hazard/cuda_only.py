@@ -10,9 +10,10 @@ from dataclasses import replace
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.project.import_graph import reached
+from torchmigrate.semantic.guard_regions import OTHERS
 from torchmigrate.semantic.library_use import first_call, is_imported
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import helper_bound, helper_names, identifiers_in, strings_in
+from torchmigrate.semantic.references import helper_bound, helper_names, identifiers_in, strings_in, words_in
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name
@@ -189,17 +190,23 @@ def _guarded(context: RuleContext) -> bool:
 def environment(context: RuleContext) -> Iterator[Finding]:
     name = context.node.value if isinstance(context.node, ast.Constant) else ""
     text = VARIABLES.get(name) if isinstance(name, str) else None
-    if text and _in_environment(context) and not _is_told_of(context.module, _hiding(context)):
+    if text and _in_environment(context) and not _is_told_of(context.module, _setting(context)):
         yield context.note(f"`{name!s}`: {text}")
 
 
 def hidden_cuda(context: RuleContext) -> Iterator[Finding]:
-    """Tell the helper, too, where a program hides CUDA's devices from itself, which asks for the CPU."""
-    module, statement = context.module, _hiding(context)
+    """Tell the helper, too, where a program hides CUDA's devices from itself, and where the function shows them again.
+
+    A function that knows other accelerators says itself which one is meant.
+    """
+    module, statement = context.module, _setting(context)
     if statement is None or _is_told_of(module, statement):
         return
     if module.facts.writes_native or not (helper_bound(module) or helper_names(module) or _imports_asker(module)):
         return  # nothing here asks the helper
+    function = module.function(statement)
+    if not words_in(module, function or statement).isdisjoint(OTHERS):
+        return
     code = module.source.utf8
     (start, end), (name, name_end), (value, _) = map(module.span, (statement, context.node, statement.value))
     indent = code[code.rfind(b"\n", 0, start) + 1 : start].decode()
@@ -207,8 +214,13 @@ def hidden_cuda(context: RuleContext) -> Iterator[Finding]:
     if indent.strip() or rest.partition(b"#")[0].strip():
         return  # it shares its line with other code
     of, between = code[start:name].decode(), code[name_end:value].decode()
-    quote = code[value : value + 1].decode()
-    told = f"{of}{quote}TORCH_ACCEL_DEVICE{quote}{between}{quote}cpu{quote}"
+    quote = code[name : name + 1].decode()
+    if _hides(module, statement):
+        told = f"{of}{quote}TORCH_ACCEL_DEVICE{quote}{between}{quote}cpu{quote}"
+    elif function is not None and any(_hides(module, other) for other in ast.walk(function)):
+        told = f"{of.rstrip().removesuffix('[')}.pop({quote}TORCH_ACCEL_DEVICE{quote}, None)"
+    else:
+        return
     below = end + len(rest)
     yield context.fix([Edit(below, below, f"{module.source.newline}{indent}{told}")])
 
@@ -219,19 +231,30 @@ def _imports_asker(module: SemanticModel) -> bool:
     return bool(facts.askers) and not facts.askers.isdisjoint(reached([str(module.path)], facts.index.imported_by))
 
 
-def _hiding(context: RuleContext) -> ast.Assign | None:
-    """Return the statement around a string that sets CUDA_VISIBLE_DEVICES to no device, in `os.environ` itself."""
+def _setting(context: RuleContext) -> ast.Assign | None:
+    """Return the statement around a string that sets CUDA_VISIBLE_DEVICES in `os.environ` itself."""
     if getattr(context.node, "value", "") != "CUDA_VISIBLE_DEVICES":
         return None
-    match context.parent and context.module.parent(context.parent):
-        case ast.Assign([ast.Subscript(owner)], ast.Constant("" | "-1")) as statement:
-            is_plain = context.module.text(statement.value) in ("''", '""', "'-1'", '"-1"')
-            return statement if is_plain and context.module.resolve(owner) == "os.environ" else None
-    return None
+    statement = context.module.parent(context.parent) if context.parent else None
+    return statement if isinstance(statement, ast.Assign) and _sets(context.module, statement) else None
+
+
+def _sets(module: SemanticModel, node: ast.AST) -> bool:
+    match node:
+        case ast.Assign([ast.Subscript(owner, ast.Constant("CUDA_VISIBLE_DEVICES"))]):
+            return module.resolve(owner) == "os.environ"
+    return False
+
+
+def _hides(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether a statement sets CUDA_VISIBLE_DEVICES to no device."""
+    if not isinstance(node, ast.Assign) or not _sets(module, node):
+        return False
+    return module.text(node.value) in ("''", '""', "'-1'", '"-1"')
 
 
 def _is_told_of(module: SemanticModel, statement: ast.Assign | None) -> bool:
-    """Return whether the statement below one that hides CUDA's devices tells the helper so."""
+    """Return whether the statement below one that hides CUDA's devices, or shows them, tells the helper so."""
     if statement is None:
         return False
     block, at = module.blocks.place(statement)
