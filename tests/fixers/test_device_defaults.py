@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from conftest import texts_after, write_tree
 
 Migrated = Callable[..., str]
 
@@ -75,3 +77,24 @@ def test_a_comment_that_gives_types_stays_first(migrated: Migrated) -> None:
 def test_the_indentation_of_the_file_is_kept(migrated: Migrated) -> None:
     assert lazily(migrated, "  return x.to(device)").startswith("  if device is None:\n    device = accel.device()\n")
     assert lazily(migrated, "\treturn x.to(device)").startswith("\tif device is None:\n\t\tdevice = accel.device()\n")
+
+
+SUBMITTED = """import argparse
+import torch
+def options():
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--device", default="cuda")
+    return parser
+def main(args):
+    return torch.zeros(2).to(torch.device(args.device))
+"""
+SUBMITS = (
+    "import {}\nimport main as program\ndef run():\n    args = program.options().parse_args()\n    return {}, args\n"
+)
+
+
+def test_the_default_of_an_option_stays_that_another_machine_gets(tmp_path: Path) -> None:
+    files = {"main.py": SUBMITTED, "submit.py": SUBMITS.format("submitit", "submitit.AutoExecutor")}
+    assert "main.py" not in texts_after(write_tree(tmp_path / "jobs", files))
+    files["submit.py"] = SUBMITS.format("json", "json.dumps")
+    assert "default=accel.device_type()" in texts_after(write_tree(tmp_path / "plain", files))["main.py"]

@@ -109,6 +109,11 @@ class ProjectContext:
         return process_facts.files_compiled(self.index)
 
     @cached_property
+    def sent_off(self) -> frozenset[str]:
+        """Return the files whose results may go to other machines."""
+        return process_facts.files_sent_off(self.index)
+
+    @cached_property
     def has_collectives(self) -> bool:
         """Return whether the project names backends of other accelerators (xccl) itself; this reads all files."""
         return process_facts.project_has_collectives(self.index)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from torchmigrate.base import system
 from torchmigrate.project.helper_file import NAMES
 from torchmigrate.project.helper_parts import compiles
-from torchmigrate.project.import_graph import BACKENDS, COMPILING, SETTER, TF32
+from torchmigrate.project.import_graph import BACKENDS, COMPILING, SETTER, TF32, Import, reached
 from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import Resolver, chain_of, last_name
 from torchmigrate.syntax.scope import Scope, build_scopes
 from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER
+from torchmigrate.torch_api.libraries import LAUNCHERS
 from torchmigrate.torch_api.names import TYPE
 
 if TYPE_CHECKING:
@@ -239,6 +240,16 @@ def files_compiled(index: ImportIndex) -> frozenset[str]:
     notebooks = ((path, index.read_or_nothing(path)) for path in index.files if path.endswith(".ipynb"))
     found |= {path for path, raw in notebooks if b"torch.compile" in raw or b"dynamo" in raw}
     return frozenset(together(found, index, with_packages=True)) if found else frozenset()
+
+
+def files_sent_off(index: ImportIndex) -> frozenset[str]:
+    """Return the files whose results may go to other machines: a program that starts jobs there imports them."""
+    starting = (path for path, imports in index.imports.items() if any(_top(i) in LAUNCHERS for i in imports))
+    return frozenset(reached(starting, index.imported_by))
+
+
+def _top(item: Import) -> str:
+    return "" if item.level else item.module.partition(".")[0]
 
 
 def project_has_collectives(index: ImportIndex) -> bool:

@@ -24,6 +24,8 @@ FOREIGN = frozenset({*_DATA["foreign"], *(name for name in _TAKES if "." not in 
 NAMESPACES = frozenset(_DATA["namespaces"])
 # namespaces of `torch.ops` that no project compiles
 OPERATORS = frozenset(_DATA["operators"])
+# libraries that hand what a program has made, such as its options, to programs on other machines
+LAUNCHERS = frozenset(_DATA["launchers"])
 # by the name that is imported: what pip calls the library, in lower case with `_`; "" where there is no package
 PACKAGES: Mapping[str, str] = {name: _DATA["packages"].get(name, name).lower() for name in CUDA_ONLY}
 _BY_NAME = {name: advice for library, advice in CUDA_ONLY.items() for name in (library.lower(), PACKAGES[library])}
