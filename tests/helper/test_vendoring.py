@@ -439,6 +439,7 @@ SETUP = "from setuptools import setup\nsetup(name='net', packages=['net'])\n"
         ({}, "import torch\nfrom net.a import f\n", "accel.py"),
         ({}, "import sys, torch\nsys.path.append('..')\nfrom net.a import f\n", "net/demo/accel.py"),
         ({}, "!pip install more\nimport torch\nfrom net.a import f\n", "net/demo/accel.py"),
+        ({}, "!pip install -r requirements.txt\nimport torch\nfrom net.a import f\n", "accel.py"),
         ({}, "%cd ../..\nimport torch\nfrom net.a import f\n", "net/demo/accel.py"),
         ({"net/demo/net/a.py": "f = 1\n"}, "import torch\nfrom net.a import f\n", "net/demo/accel.py"),
         ({"setup.py": SETUP}, "import torch, numpy\n", "net/demo/accel.py"),

@@ -541,7 +541,7 @@ def _of_notebook(index: ImportIndex, path: str, helper: str) -> Placement:
     own = index.imports.get(path, [])
     used = _package_used(index, path, own, os.path.dirname(path))
     raw = index.read_or_nothing(path)
-    is_here = not any(word in raw for word in (*SEARCH_PATHS, *(word.encode() for word in _FETCHES)))
+    is_here = not _FETCHED.search(raw) and not any(word in raw for word in SEARCH_PATHS)
     if used and is_here and _is_installed(*used):
         return _absolute(index, *used, helper)
     stays = is_here and not any(word in raw for word in (b"%cd", b"chdir"))  # in the folder where it starts
@@ -596,6 +596,7 @@ def _tops_used(index: ImportIndex, file: str) -> set[_Top]:
 # signs that a notebook is opened alone, without the project, and the commands of its first cells there
 _HOSTED = re.compile(rb'"colab"\s*:|google\.colab|colab\.research\.google\.com|"kaggle"\s*:')
 _FETCHES = ("git clone", "pip install", "python -m pip install")
+_FETCHED = re.compile(rb"git clone|pip install(?! -r )")  # a file of requirements names other packages
 
 
 def holds_helper(module: SemanticModel) -> bool:
