@@ -95,6 +95,20 @@ def test_build_scripts_call_no_helper(tmp_path: Path) -> None:
     assert all(any(said in f.message for f in findings(r)) for r in results.values())
 
 
+GUEST = "import torch\nfrom .{} import Track\ndef f(x):\n    return Track(x.cuda())\n"
+
+
+def test_files_for_a_folder_of_another_project_call_no_helper(tmp_path: Path) -> None:
+    """Found in ByteTrack, whose tutorials say which file of another project they replace."""
+    files = {"docs/tracker.py": GUEST.format("basetrack"), "docs/own.py": GUEST.format("tracker")}
+    found = planned(write_tree(tmp_path, files))
+    assert not isinstance(found["docs/tracker.py"], Changed)
+    assert "imports `.basetrack`, which is not here" in found["docs/tracker.py"].findings[0].message
+    assert isinstance(found["docs/own.py"], Changed)
+    package = {**files, "docs/__init__.py": "", "docs/tracker.py": GUEST.format("_compiled")}
+    assert isinstance(planned(write_tree(tmp_path, package))["docs/tracker.py"], Changed)
+
+
 def test_modules_with_names_of_build_scripts_do(tmp_path: Path) -> None:
     files = {
         "setup.py": FLAGS,

@@ -73,8 +73,7 @@ class RuleContext:
         if any(map(self.module.loses_comment, edits)):
             return self.note(f"{message or self.rule.message}; not rewritten: a comment stands within it")
         used = roots_in(" ".join([text, *[e.text for e in edits]]), spelled(self.module))
-        if HELPER in used and vendoring.is_build_script(self.module):
-            why = "it runs while the project is built, where the helper cannot be imported"
+        if HELPER in used and (why := vendoring.no_helper_here(self.module)):
             return self.note(f"{message or self.rule.message}; not rewritten: {why}")
         return self.finding(message, Fix(tuple(edits), safety or self.rule.safety, used))
 

@@ -209,6 +209,21 @@ def _certain_imports(index: ImportIndex, path: str, skips: bool = False) -> list
     return [item for item in found if (item.level, item.module) in names]
 
 
+def absent_neighbour(index: ImportIndex, path: str) -> str:
+    """Return the module that a file always imports with dots and that is not here, or "".
+
+    Such a file is meant for a folder of another project. A package may be without what a build makes.
+    """
+    if index.is_package(os.path.dirname(path)):
+        return ""
+    for item in _certain_imports(index, path):
+        parts = tuple(filter(None, item.module.split(".")))
+        names = (parts, (*parts, item.name)) if parts else ((item.name,),)
+        if item.level and not any(index.locate(path, item.level, each) for each in names):
+            return "." * item.level + (item.module or item.name)
+    return ""
+
+
 def _goes_on_without(handler: ast.ExceptHandler, skips: bool) -> bool:
     """Return whether a file does its work though the import that failed is one that the handler catches."""
     if not _catches_import_error(handler) or ends_program(handler.body):

@@ -29,6 +29,7 @@ from torchmigrate.helper.import_edits import imports_helper, isort_roots, with_c
 from torchmigrate.helper.placement import (
     Placement,
     SearchPath,
+    absent_neighbour,
     beside,
     holds_helper,
     installed_above,
@@ -443,6 +444,15 @@ def is_build_script(module: SemanticModel) -> bool:
     """Return whether a file runs while the project is built, or is a module that only such files import."""
     path = str(module.path)
     return packaging.is_build_script(path, module.source.utf8) or path in module.facts.index.built
+
+
+@query
+def no_helper_here(module: SemanticModel) -> str:
+    """Return why a file cannot import the helper, or ""."""
+    if is_build_script(module):
+        return "it runs while the project is built, where the helper cannot be imported"
+    missing = absent_neighbour(module.facts.index, str(module.path)) if module.facts.files else ""
+    return f"it imports `{missing}`, which is not here: where this file belongs, there is no helper" if missing else ""
 
 
 def refusal(module: SemanticModel, own: ProjectHelper, edits: Sequence[Edit]) -> str:
