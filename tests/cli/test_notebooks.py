@@ -113,7 +113,11 @@ def test_what_holds_an_edit_is_named_by_its_cell(here: Path, cli: Cli) -> None:
     assert "a.ipynb:cell 1:3:10: device/device-idiom: " in ran.err
     assert "(left alone: cell 2, line 3: this device is handed to ctranslate2" in ran.err
     assert "(left alone: line 6: this device is handed to ctranslate2" in ran.err
-    assert "4 left alone (-v). 2 of them stay on CUDA: a.ipynb, cell 2, line 3: this device is handed to" in ran.last
+    assert "4 left alone (-v). 4 of them stay on CUDA: a.ipynb, cell 2, line 3: this device is handed to" in ran.last
+    other = HANDED.replace("ctranslate2", "faster_whisper").replace("Translator", "WhisperModel")
+    write_tree(here, {"b.py": f"{chosen}\n{HANDED}\n", "c.py": f"{chosen}\n{other}\n"})
+    assert "6 of them stay on CUDA, 4 for one reason: a.ipynb, cell 2, line 3: this" in cli("check", ".").last
+    (here / "c.py").unlink()
     (here / "b.py").unlink()
     assert cli("check", "a.ipynb").last.count("2 left alone (-v). 2 of them stay on CUDA: a.ipynb, cell 2") == 1
 

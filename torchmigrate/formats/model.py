@@ -196,14 +196,17 @@ class Report:
             yield f"{counted(len(self.failed), 'error')}."
 
     def _describe_held(self) -> Iterator[str]:
-        """Yield the sentence that says why most of what is left stays on CUDA, if the worlds check holds it back."""
-        places = (
-            (f"{visible(self.name(r.path))}, " * f.held.startswith(("line ", "cell ")), f.held)
-            for r, f in self.left
-            if f.held
-        )
-        for reason, count in Counter(map("".join, places)).most_common(1):
-            yield f"{count} of them stay{'s' if count == 1 else ''} on CUDA: {reason}."
+        """Yield the sentence that says why most of what the worlds check holds back stays on CUDA."""
+        places: dict[str, list[str]] = {}  # by the words of a reason, without the line in front of them
+        for result, finding in self.left:
+            if finding.held:
+                file = f"{visible(self.name(result.path))}, " * finding.held.startswith(("line ", "cell "))
+                places.setdefault(finding.held.partition(": ")[2], []).append(file + finding.held)
+        most = max(places.values(), key=len, default=[])
+        total = sum(map(len, places.values()))
+        if most:
+            part = "" if len(most) == total else f", {len(most)} for one reason"
+            yield f"{total} of them stay{'s' if total == 1 else ''} on CUDA{part}: {most[0]}."
 
     def _describe_findings(self) -> str:
         if not self.read and not self.others:
