@@ -190,6 +190,13 @@ def test_a_choice_changes_where_float64_is_made_on_the_cpu_or_not_at_all(made: s
     assert "torch.cuda" not in _after(tmp_path, files, "train.py")
 
 
+def test_a_choice_changes_together_with_the_float64_that_an_unsafe_fix_makes_on_the_cpu(tmp_path: Path) -> None:
+    files = {"train.py": FUNCTION, "metrics.py": "import torch\n" + METRIC.format(MAKING[0])}
+    after = texts_after(write_tree(tmp_path, files), unsafe_fixes=True)
+    assert "accel.double(output.eq(labels))" in after["metrics.py"]
+    assert "torch.cuda" not in after["train.py"]
+
+
 def test_a_finding_names_the_file_and_line_that_makes_float64(tmp_path: Path) -> None:
     files = {"train.py": FUNCTION, "metrics.py": "\n" + METRIC.format(MAKING[0])}
     found = planned(write_tree(tmp_path, files), "check")["train.py"]

@@ -61,7 +61,7 @@ class CalledOperators(ABC):
 
     def _is_apart(self, node: ast.AST) -> bool:
         """Return whether the parts of a node do not count: it tells CUDA's tensors from others."""
-        return isinstance(node, (ast.If, ast.IfExp)) and any(map(_names_device, walk(node.test)))
+        return isinstance(node, (ast.If, ast.IfExp)) and any(_says(part, "cuda") for part in walk(node.test))
 
     def _follow(self, place: Place, name: str) -> Position | None:
         todo = [(place, name, 0)]
@@ -173,6 +173,8 @@ class DoubleMakers(CalledOperators):
         match node:
             case ast.Attribute(ast.Call(ast.Attribute(_, "double")), "cpu" | "numpy" | "tolist"):
                 return True
+            case ast.If(test) | ast.IfExp(test) if any(_says(part, "mps") for part in walk(test)):
+                return True
         return super()._is_apart(node)
 
 
@@ -195,8 +197,8 @@ def _imports_what_it_is_told(node: ast.AST) -> bool:
     )
 
 
-def _names_device(node: ast.AST) -> bool:
+def _says(node: ast.AST, device: str) -> bool:
     match node:
         case ast.Name(word) | ast.Attribute(_, word) | ast.Constant(str(word)):
-            return any(device in word.lower() for device in ("cuda", "mps"))
+            return device in word.lower()
     return False

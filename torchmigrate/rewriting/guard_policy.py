@@ -463,8 +463,12 @@ def _raising(module: SemanticModel, region: GuardRegion, raising: Sequence[tuple
 
 
 def _raisers(module: SemanticModel, findings: list[Finding]) -> list[tuple[Function | None, int]]:
-    """Return what raises on MPS and that nobody accepted, each with its function."""
-    found = [(function, at) for function, places in double_uses(module).items() for at in places]
+    """Return what raises on MPS and that nobody accepted, each with its function.
+
+    Unsafe fixes make float64 on the CPU there, so a run that applies them has none left.
+    """
+    doubles = {} if module.facts.settings.unsafe_fixes else double_uses(module)
+    found = [(function, at) for function, places in doubles.items() for at in places]
     for finding in findings:
         if finding.raises and finding.fix is None and finding.status is Status.OPEN:
             node = _expression(module, finding)
