@@ -200,4 +200,6 @@ def test_a_choice_changes_together_with_the_float64_that_an_unsafe_fix_makes_on_
 def test_a_finding_names_the_file_and_line_that_makes_float64(tmp_path: Path) -> None:
     files = {"train.py": FUNCTION, "metrics.py": "\n" + METRIC.format(MAKING[0])}
     found = planned(write_tree(tmp_path, files), "check")["train.py"]
-    assert "its device comes to (metrics.py, line 3) raises on MPS" in found.findings[0].message
+    held = "metrics.py, line 3: the device comes to this, which raises on MPS"
+    assert f"(left alone: {held})" in found.findings[0].message
+    assert found.findings[0].held == held

@@ -82,7 +82,7 @@ class Finding:
     see: str = ""
     blocks: bool = False  # NVIDIA-only code: the guarded region around it stays as it is
     guards: str = ""  # the rule says so: a "test" or a "choice" of a device, which guards code
-    held: str = ""  # why the worlds check holds its edits back
+    held: str = ""  # where and why its edits are held back: the last line of a report says so
     raises: bool = False  # it raises on one of its backends: a choice of the device that leads there stays
     follows: bool = False  # a test of the device type: rewritten only together with code that it guards
 

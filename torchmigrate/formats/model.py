@@ -196,7 +196,7 @@ class Report:
             yield f"{counted(len(self.failed), 'error')}."
 
     def _describe_held(self) -> Iterator[str]:
-        """Yield the sentence that says why most of what the worlds check holds back stays on CUDA."""
+        """Yield the sentence that says why most of what is held back stays on CUDA."""
         places: dict[str, list[str]] = {}  # by the words of a reason, without the line in front of them
         for result, finding in self.left:
             if finding.held:

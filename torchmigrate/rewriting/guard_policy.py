@@ -32,7 +32,7 @@ from torchmigrate.torch_api.names import DEVICE, NCCL
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _DOUBLE = "a float64 array of NumPy's goes to its device (line {}), which MPS refuses"
-_RAISES = "what its device comes to ({}) raises on MPS"
+_RAISES = "{}: the device comes to this, which raises on MPS"
 _DOUBLES = "float64 is the default dtype (line {}), which MPS refuses"
 _IDLE = "it guards nothing that would change"
 
@@ -415,17 +415,21 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
         return at
 
     raising = _raisers(module, findings)
+    told: set[str] = set()  # reasons that the last line of a report gives
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
             region.reason = _BOUND.format(module.source.position(at)[0])
-        elif not region.reason and (reason := _double(module, region) or _raising(module, region, raising)):
+        elif not region.reason and (reason := _raising(module, region, raising)):
+            told.add(reason)
+            region.reason, region.body_stays = reason, region.skips
+        elif not region.reason and (reason := _double(module, region)):
             region.reason, region.body_stays = reason, region.skips
     portable = {r.home for r in regions if r.reason == PORTABLE}
     for region in regions:
         if region.refusal and not region.reason and region.home in portable:
             region.reason = PORTABLE  # it refuses what the ladder would not take
     blocked = Around(_blocked(regions))
-    return [_settle(f, blocked) for f in findings]
+    return [_settle(f, blocked, told) for f in findings]
 
 
 def _double(module: SemanticModel, region: GuardRegion) -> str:
@@ -495,9 +499,11 @@ def _blocked(regions: list[GuardRegion]) -> Iterator[tuple[Span, str]]:
         yield from ((span, region.reason) for span in spans)
 
 
-def _settle(finding: Finding, blocked: Around[str]) -> Finding:
+def _settle(finding: Finding, blocked: Around[str], told: Collection[str] = ()) -> Finding:
     reason = blocked.find(*_span(finding)) if finding.fix and finding.status is Status.OPEN else None
-    return _left(finding, reason) if reason else finding
+    if reason is None:
+        return finding
+    return replace(_left(finding, reason), held=reason if reason in told else "")
 
 
 def _idle_left(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:
