@@ -51,6 +51,14 @@ def test_behind_a_test_for_nvidia(body: str, rules: DispatchTable) -> None:
     assert finding.message.endswith("(left alone: behind a test for NVIDIA's devices)")
 
 
+@pytest.mark.parametrize("test", ["torch.version.hip", "torch.version.hip is not None", "torch.version.hip and h"])
+def test_behind_a_test_for_rocm(test: str, rules: DispatchTable) -> None:
+    (finding,) = found(f"if {test}:\n    {GRAPH}\n", rules, "hazard/cuda-only")
+    assert finding.message.endswith("(left alone: behind a test for ROCm)")
+    (other,) = found(f"if {test}:\n    f()\nelse:\n    {GRAPH}\n", rules, "hazard/cuda-only")
+    assert other.status is Status.OPEN
+
+
 @pytest.mark.parametrize("body", OPEN.values(), ids=list(OPEN))
 def test_not_behind_one(body: str, rules: DispatchTable) -> None:
     (finding,) = found(body, rules, "hazard/cuda-only")

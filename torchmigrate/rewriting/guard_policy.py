@@ -10,7 +10,7 @@ import ast
 import bisect
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -670,49 +670,51 @@ def _keeps(finding: Finding) -> bool:
     return finding.blocks or finding.status in (Status.HELD, Status.SUPPRESSED)
 
 
-_MAY_ASK_NVIDIA = re.compile(rb"is_nvidia|version|get_device_capability")  # a file without these does not
+_Asks = Callable[[ast.AST], bool]
+_MAY_ASK = re.compile(rb"is_nvidia|version|get_device_capability")  # a file without these does not
 _MPS = {"mps", "is_mps"}
 
 
 def reasons(module: SemanticModel, findings: list[Finding]) -> dict[Finding, str]:
     """Return the findings that ask for a test which is there already, each with the reason to leave it."""
     open_ones = [f for f in findings if f.fix is None and f.status is Status.OPEN]
-    nvidia = _behind_nvidia(module) if open_ones and _MAY_ASK_NVIDIA.search(module.source.utf8) else ()
+    may_ask = bool(open_ones) and _MAY_ASK.search(module.source.utf8) is not None
+    tests = ((_asks_nvidia, "behind a test for NVIDIA's devices"), (_asks_rocm, "behind a test for ROCm"))
     mps = _beside_mps(module) if any(f.backends == ("mps",) for f in open_ones) else ()
     beside = Around((span, "beside a test for MPS") for span in mps)
-    behind = Around((span, "behind a test for NVIDIA's devices") for span in nvidia)
+    behind = Around((span, reason) for asks, reason in tests if may_ask for span in _behind(module, asks))
     found = {f: beside.find(f.start, f.end) for f in open_ones if f.backends == ("mps",)}
     found |= {f: reason for f in open_ones if (reason := behind.find(f.start, f.end))}
     return {f: reason for f, reason in found.items() if reason}
 
 
-def _behind_nvidia(module: SemanticModel) -> Iterator[Span]:
-    """Yield the code that `accel.is_nvidia()` or `torch.version.cuda` guards, also as `x if ... else y`."""
+def _behind(module: SemanticModel, asks: _Asks) -> Iterator[Span]:
+    """Yield the code that tests for one vendor's devices guard, also as `x if ... else y`."""
     for statement in _branches(module):
-        if (needed := _needs_nvidia(statement.test)) is not None:
+        if (needed := _needs(statement.test, asks)) is not None:
             region = GuardRegion()
             cover_branch(module, statement, not needed, region)
             yield from (span for span in region.covered if span != module.span(statement.test))
     for choice in _choices(module):
-        if (needed := _needs_nvidia(choice.test)) is not None:
+        if (needed := _needs(choice.test, asks)) is not None:
             yield module.span(choice.body if needed else choice.orelse)
     for chain in (n for n in list(module.scopes.parent) if isinstance(n, ast.BoolOp)):
-        asked = [_needs_nvidia(value) is isinstance(chain.op, ast.And) for value in chain.values]
+        asked = [_needs(value, asks) is isinstance(chain.op, ast.And) for value in chain.values]
         if True in asked:
             yield from map(module.span, chain.values[asked.index(True) + 1 :])
 
 
-def _needs_nvidia(test: ast.expr) -> bool | None:
-    """Return True if the test holds on NVIDIA's devices alone, False if it fails on them alone, else None."""
+def _needs(test: ast.expr, asks: _Asks) -> bool | None:
+    """Return True if the test holds on these devices alone, False if it fails on them alone, else None."""
     match test:
         case ast.UnaryOp(ast.Not(), operand):
-            inner = _needs_nvidia(operand)
+            inner = _needs(operand, asks)
             return None if inner is None else not inner
         case ast.BoolOp(op, values):
             wanted = isinstance(op, ast.And)
-            return wanted if any(_needs_nvidia(value) is wanted for value in values) else None
+            return wanted if any(_needs(value, asks) is wanted for value in values) else None
     below = list(ast.walk(test))
-    return True if any(map(_asks_nvidia, below)) and not any(map(_denies, below)) else None
+    return True if any(map(asks, below)) and not any(map(_denies, below)) else None
 
 
 def _asks_nvidia(node: ast.AST) -> bool:
@@ -722,6 +724,14 @@ def _asks_nvidia(node: ast.AST) -> bool:
             name = last_name(func)
             return name == "get_device_capability" or (name == "is_nvidia" and not args and not keywords)
         case ast.Attribute(ast.Attribute(value, "version"), "cuda"):
+            return last_name(value) == "torch"
+    return False
+
+
+def _asks_rocm(node: ast.AST) -> bool:
+    """Return whether a node is `torch.version.hip`."""
+    match node:
+        case ast.Attribute(ast.Attribute(value, "version"), "hip"):
             return last_name(value) == "torch"
     return False
 
