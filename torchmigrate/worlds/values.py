@@ -451,4 +451,6 @@ def truth(atom: Atom) -> bool | None:
             return bool(items)
         case Unknown():
             return True if atom == PLACED else None
+        case Named(name) if "." in name and name.partition(".")[0] not in ("torch", "builtins", "accel"):
+            return None  # a library may give a constant, as `TORCH_2_4`
     return True
