@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from torchmigrate.verify.diagnosis.swallowed import End, Swallowed, swallowed
+from torchmigrate.verify.diagnosis.swallowed import End, Swallowed, _parse, swallowed
 from torchmigrate.verify.migration import Origins, Rewritten
 
 FLOAT64 = "Cannot convert a MPS Tensor to float64 dtype"
@@ -214,3 +215,17 @@ def test_processes_and_calls_of_one_place_are_one(tmp_path: Path) -> None:
 )
 def test_what_is_expected_is_no_refusal(text: str, message: str, tmp_path: Path) -> None:
     assert not ends(tmp_path, text, message=message)
+
+
+def test_a_tree_that_another_thread_spoiled_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11 counts the depth of all threads together, and raises where two make trees at once."""
+    made, left = ast.parse, [SystemError("AST constructor recursion depth mismatch (before=45, after=37)")]
+
+    def parse(source: bytes) -> ast.Module:
+        if left:
+            raise left.pop()
+        return made(source)
+
+    monkeypatch.setattr(ast, "parse", parse)
+    assert _parse(b"x = 1\n") is not None
+    assert _parse(b"x =\n") is None

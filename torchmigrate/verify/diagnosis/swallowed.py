@@ -400,7 +400,15 @@ def _tree_of(file: str, changed: int) -> ast.Module | None:
 
 
 def _parse(source: bytes) -> ast.Module | None:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+    """Return the tree of some code, or None. Runs are read by several threads, which Python 3.11 may mix up."""
+    for _ in range(_TRIES):
+        try:
+            return ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+        except SystemError:  # "AST constructor recursion depth mismatch": two threads made trees at once
+            continue
+    return None
+
+
+_TRIES = 5
