@@ -611,7 +611,7 @@ def _tops_used(index: ImportIndex, file: str) -> set[_Top]:
 # signs that a notebook is opened alone, without the project, and the commands of its first cells there
 _HOSTED = re.compile(rb'"colab"\s*:|google\.colab|colab\.research\.google\.com|"kaggle"\s*:')
 _FETCHES = ("git clone", "pip install", "python -m pip install")
-_FETCHED = re.compile(rb"git clone|pip install(?! -r )")  # a file of requirements names other packages
+_FETCHED = re.compile(rf"({'|'.join(_FETCHES)})(?! -r )".encode())  # a file of requirements names other packages
 
 
 def holds_helper(module: SemanticModel) -> bool:

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 from torchmigrate.diagnostics.finding import Finding, Status
 from torchmigrate.project.class_hierarchy import Definition, Place
@@ -414,7 +414,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
         region.body_stays = at is not None and region.skips and not region.is_beside(at)
         return at
 
-    raising = _raisers(module, findings)
+    raising = cache(partial(_raisers, module, findings))
     told: set[str] = set()  # reasons that the last line of a report gives
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
@@ -445,17 +445,19 @@ def _double(module: SemanticModel, region: GuardRegion) -> str:
     return words.format(module.source.position(at)[0]) if at is not None else ""
 
 
-def _raising(module: SemanticModel, region: GuardRegion, raising: Sequence[tuple[Function | None, int]]) -> str:
+def _raising(
+    module: SemanticModel, region: GuardRegion, raising: Callable[[], Sequence[tuple[Function | None, int]]]
+) -> str:
     """Return why a guard that chooses a device stays, or "": what this device comes to ran on the CPU, and would raise.
 
     That stands in the same function, in the class if its `__init__` chooses, or anywhere in a file with its own device.
     """
-    if not raising or not _asks_for_cuda(module, region):
+    if not _asks_for_cuda(module, region):
         return ""
     owner = module.parent(region.home) if region.home and region.home.name == "__init__" else None
     reached = [
         at
-        for function, at in raising
+        for function, at in raising()
         if region.home in (None, function) or (isinstance(owner, ast.ClassDef) and function in owner.body)
     ]
     at = region.first_reached({region.home: reached}, beside=True)

@@ -86,7 +86,10 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Dying:
-    """These files are about to die where there is no CUDA; in `tests` a test dies, which ends no program."""
+    """These files are about to die where there is no CUDA.
+
+    In `tests` a test dies, or what an imported file does as a program, which ends no other program.
+    """
 
     files: frozenset[str] = frozenset()
     tests: frozenset[str] = frozenset()

@@ -35,7 +35,7 @@ from torchmigrate.worlds.observations import (
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.relevance import ADDS, legacy_calls
 from torchmigrate.worlds.state import Call, Dead, Died, Frame, State
-from torchmigrate.worlds.truth import CALLS, LAZY, OF_CUDA, QUIET, Setting, World
+from torchmigrate.worlds.truth import CALLS, CASTS, LAZY, OF_CUDA, QUIET, Setting, World
 from torchmigrate.worlds.values import (
     NOTHING,
     OPEN,
@@ -64,11 +64,6 @@ METHOD = "torch.Tensor."  # before the name of a method of a tensor or module th
 MOVING = ("to", "cuda", "cpu", "to_empty")
 _NO_METHODS = frozenset(types_of("accelerator")) - {"cuda", "cpu", "xpu"}  # devices that tensors have no method for
 _KEEPING = ("load", "set_default_device")  # they take a device that is not there
-# what makes mixed precision, and where its `enabled` stands; beside CUDA's and the helper's these take a device first
-CASTS = {
-    "torch.autocast": 2, "torch.amp.autocast": 2, "torch.amp.GradScaler": 5, "torch.GradScaler": 5,
-    "torch.cuda.amp.autocast": 0, "torch.cuda.amp.GradScaler": 4, "accel.autocast": 0, "accel.grad_scaler": 4,
-}  # fmt: skip
 _MAKING = ("torch.device", "torch.accelerator.current_accelerator")  # they make a device, and use none
 _DEVICE_WORDS = ("device", "map_location", "device_type")
 

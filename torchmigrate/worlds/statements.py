@@ -11,7 +11,6 @@ from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.names import turns_half_on
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, chains_in, item_chain
-from torchmigrate.worlds.external import CASTS
 from torchmigrate.worlds.observations import (
     ANSWER,
     BRANCH,
@@ -39,7 +38,7 @@ from torchmigrate.worlds.program import (
 )
 from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance, leaves
 from torchmigrate.worlds.state import Body, Call, Dead, Died, Frame, State, merged
-from torchmigrate.worlds.truth import Setting, World
+from torchmigrate.worlds.truth import CASTS, Setting, World
 from torchmigrate.worlds.values import (
     NOTHING,
     UNKNOWN,

@@ -17,6 +17,7 @@ OF_CUDA = frozenset(_DATA["cuda"]["names"])
 WORDS_OF_CUDA = frozenset(_DATA["cuda"]["words"])
 QUIET = frozenset(_DATA["quiet"]["names"])
 CALLS = frozenset(_DATA["calls"])
+CASTS: Mapping[str, int] = _DATA["casts"]
 ATTRIBUTES = frozenset(_DATA["attributes"])
 _DISTRIBUTED: Mapping[str, str] = _DATA["distributed"]
 _ONE_OR_TWO = "1 | 2"
