@@ -128,6 +128,30 @@ def test_a_cuda_literal_that_a_portable_choice_lets_through_breaks_w4() -> None:
     assert rules(before, after) == {f"W4 {world}" for world in ("mps", "xpu", "npu")}
 
 
+MIXES = """import torch
+left = torch.ones(2, device="xpu" if torch.xpu.is_available() else "cpu")
+right = torch.ones(2)
+if torch.cuda.is_available():
+    left, right = left.cuda(), right.cuda()
+print("s1", (left + right).device)
+"""
+
+
+def test_what_comes_after_two_devices_met_is_judged_by_what_guards_it() -> None:
+    portable = ('device="xpu" if torch.xpu.is_available() else "cpu"', "device=accel.device()")
+    chosen = MIXES + 'print("s2", torch.ones(2, device=os.getenv("RUN_ON") or "cpu").device)\n'
+    before = Project({"main.py": "import os\n" + chosen}, env={"RUN_ON": "cuda"})
+    moved = before.files["main.py"].replace("right = torch.ones(2)", "right = torch.ones(2, device=left.device)")
+    after = Project({"main.py": moved}, env=before.env)
+    assert {f"{f.rule} {f.world}" for f in faults(before, after)} == set()
+    guarded = MIXES + 'if torch.cuda.is_available():\n    print("s2", torch.ones(2).cuda().device)\n'
+    let_through = guarded.replace(*portable).replace(
+        "right = torch.ones(2)", "right = torch.ones(2, device=left.device)"
+    )
+    let_through = "import accel\n" + let_through.replace("torch.cuda.is_available()", "accel.is_available()")
+    assert "W4 xpu" in rules(guarded, let_through)
+
+
 def test_a_second_place_that_needs_cuda_breaks_nothing() -> None:
     """The migrated program gets further than the original, up to what stays."""
     before = 'import torch\nprint("s1", torch.zeros(2).cuda().device)\nprint("s2", torch.ones(2).cuda().device)\n'

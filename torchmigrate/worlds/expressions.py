@@ -672,8 +672,8 @@ class Expressions(External):
             value = self.evaluate(test, state, frame)
             fails, holds = (self._taken(value, state, wanted) for wanted in (False, True))
             name = attribute_chain(test) or ""
-            if fails is not None and list(value) == [Unknown()] and name.partition(".")[0] not in ("", "self", "cls"):
-                fails.put(name, join(const(False), const(None)).of(value.edits))  # a method that is called may set it
+            if fails is not None and list(value) == [Unknown()] and _is_own(name, state, frame):
+                fails.put(name, join(const(False), const(None)).of(value.edits))
             return fails, holds
         name, known = chain
         answers: list[tuple[Atom, Edits, bool | None, Edits]] = []
@@ -998,6 +998,13 @@ _HANDLERS: dict[type[ast.AST], _Handler] = {
     ast.Starred: Expressions._await,
     ast.Call: Expressions._call,
 }
+
+
+def _is_own(name: str, state: State, frame: Frame) -> bool:
+    """Return whether what a test tells of a chain is the frame's own: no method sets it, no other function reads it."""
+    if name.partition(".")[0] in ("", "self", "cls"):
+        return False
+    return "." in name or name in state.env or not (frame.is_global or frame.info.holds_functions)
 
 
 def _asks_for_cuda(op: ast.cmpop, left: tuple[ast.AST, Atom], right: tuple[ast.AST, Atom]) -> bool:

@@ -59,6 +59,7 @@ _MODULE_MARK = "pytestmark"  # marks all tests of a file
 _CATCHING = {"raises", "assertRaises", "assertRaisesRegex", "suppress"}  # contexts that catch what ends their block
 _ALWAYS = (*BINDING, *LEAVING)  # statements that run in any case
 # Statements that keep the variables of several ways; so many variables take the time of one expression.
+_FIXED = (ast.Constant, ast.Name, ast.Compare, ast.cmpop, ast.expr_context)
 _COPYING = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.Match)
 _COPIED = 25
 LONGEST = 4  # passes of a loop that are run one after the other
@@ -413,12 +414,13 @@ class Statements(Expressions):
             broken: list[State] = []
             ways = [state, self._loop(node.body, state.doubted(), frame, lambda s: None, broken), *broken]
         elif isinstance(node, ast.If):
+            holds = self._is_known(node.test, state, frame)
             body = (
                 self._main(node, state, frame)
                 if _asks_for_main(node)
-                else self.block(node.body, state.doubted(), frame)
+                else self.block(node.body, state.copy() if holds is True else state.doubted(), frame)
             )
-            ways = [body, self.block(node.orelse, state.doubted(), frame)]
+            ways = [body, self.block(node.orelse, state.copy() if holds is False else state.doubted(), frame)]
             deaths = [d for body in (node.body, node.orelse) if (d := _death(body, frame)) is not None]
         after = merged(ways)
         if after is None and len(deaths) == len(ways):
@@ -426,6 +428,13 @@ class Statements(Expressions):
         if after is not None and ways.count(None) == len(deaths):
             after.in_doubt = state.in_doubt  # who does not come here has died
         return after
+
+    def _is_known(self, test: ast.expr, state: State, frame: Frame) -> bool | None:
+        """Return how a test of constants and names alone comes out, or None where that is unknown."""
+        if not all(isinstance(n, _FIXED) for n in walk(test)):
+            return None
+        answers = {values.truth(atom) for atom in self.evaluate(test, state, frame)}
+        return answers.pop() if len(answers) == 1 else None
 
     def _main(self, node: ast.If, state: State, frame: Frame) -> State | None:
         """Evaluate what a file does as a program. If others import it, where this ends, their program goes on."""

@@ -214,7 +214,10 @@ def run_everywhere(project: Project) -> dict[str, Outcome]:
 
 
 def lines_reached(project: Project, world: str, lenient: bool = False) -> set[tuple[str, int]]:
-    """Return the lines of a project, by file, that run in a world, or would, if it died of nothing that is missing."""
+    """Return the lines of a project, by file, that run in a world.
+
+    Those of a `lenient` one would run if it died of no device that is missing, and of no two that meet.
+    """
     reached: set[tuple[str, int]] = set()
     ours = texts(project.files)
 

@@ -138,7 +138,8 @@ class Sketch:
     def add(self, text: str) -> None:
         """Add statements, now and then inside of a block that runs once."""
         if self.chance(0.06):
-            head = self.one("if INDEX == 0:", "for _ in range(1):", "while True:", "with torch.no_grad():", "try:")
+            first = "if True:" if self.plain else "if INDEX == 0:"  # with another INDEX, a program may not die
+            head = self.one(first, "for _ in range(1):", "while True:", "with torch.no_grad():", "try:")
             text = f"{head}\n{textwrap.indent(text, '    ')}"
             text += {"while True:": "\n    break", "try:": "\nfinally:\n    pass"}.get(head, "")
         self.main.add(text)

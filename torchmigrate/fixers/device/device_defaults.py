@@ -10,7 +10,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import Device, is_beside_cpu
 from torchmigrate.semantic.library_use import is_imported
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import identifiers_in, mentions, spell, spelled, strings_in, words_in
+from torchmigrate.semantic.references import identifiers, identifiers_in, mentions, spell, spelled, strings_in, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line
@@ -32,12 +32,17 @@ def _is_device_name(name: str) -> bool:
 
 def runs_at_import(context: RuleContext, node: ast.AST) -> bool:
     """Return whether importing the module evaluates `node`, and the module is imported rather than run."""
+    return _runs_with_module(context, node) and is_imported(context.module)
+
+
+def _runs_with_module(context: RuleContext, node: ast.AST) -> bool:
+    """Return whether a node stands in no function, and not under a test for the main program."""
     inner = (*FUNCTIONS, ast.Lambda)
     above = [node, *context.module.ancestors(node)]
     in_function = any(
         isinstance(up, inner) and above[i - 1] not in _evaluated_outside(up) for i, up in enumerate(above) if i
     )
-    return not in_function and not _under_main(above) and is_imported(context.module)
+    return not in_function and not _under_main(above)
 
 
 def _evaluated_outside(function: ast.AST) -> list[ast.AST]:
@@ -59,20 +64,20 @@ def probes_already(context: RuleContext) -> bool:
 
 @query
 def _probes_at_import(module: SemanticModel) -> bool:
-    if "is_available" not in module.source.text:
+    if _QUESTIONS.isdisjoint(identifiers(module)):
         return False
     run = (s for s in module.tree.body if not isinstance(s, (*FUNCTIONS, ast.ClassDef)))
     run = (s for s in run if not (isinstance(s, ast.If) and _asks_for_main(s)))
-    return any("is_available" in name for statement in run for name in identifiers_in(module, statement))
+    return any(not _QUESTIONS.isdisjoint(identifiers_in(module, statement)) for statement in run)
 
 
 def _asks_already(context: RuleContext, node: ast.AST) -> bool:
-    """Return whether a node is the device of a choice beside the CPU's, for which the module asks at import already."""
+    """Return whether a node is the device of a choice beside the CPU's, and no import comes to ask for it."""
     up = context.module.parent(node)
     if not is_beside_cpu(context.module, node) or not isinstance(up, ast.IfExp):
         return False
     asked = {last_name(n) for n in ast.walk(up.test)}
-    return not asked.isdisjoint(_QUESTIONS) or probes_already(context)
+    return not asked.isdisjoint(_QUESTIONS) or not _runs_with_module(context, node) or probes_already(context)
 
 
 def at_import_checked(context: RuleContext, node: ast.AST, template: str) -> Finding:

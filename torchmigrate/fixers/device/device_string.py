@@ -262,7 +262,7 @@ _TEXT = re.compile(
     r"|Path|\w*(Error|Exception|Warning))$"
 )
 # libraries to which "cuda" means something else, or nothing
-_TAKERS = ("device", "map_location")  # how names of parameters and variables for devices end
+_TAKER = re.compile(r"(device|map_location)_?\d*$")  # how names of parameters and variables for devices end
 # without CUDA, fork_rng saves the states of no device for "cuda", and raises for "cpu"
 _FORKS = ("torch.fork_rng", "device_type")
 # Lightning's classes take a device type that they know; "auto" would look for TPUs first
@@ -581,7 +581,8 @@ def _given_as_devices(module: SemanticModel) -> set[str]:
             for target in (t for t in statement.targets if isinstance(t, ast.Name)):
                 given.setdefault(target.id, []).extend(sources)
     variables = [inner.id for value in values for inner in _alternatives(value) if isinstance(inner, ast.Name)]
-    found = {*reached(variables, lambda name: given.get(name, ()))}
+    called = {last_name(value.func) for value in values if isinstance(value, ast.Call)}
+    found = called.union(reached(variables, lambda name: given.get(name, ())))
     return found.union(*((leading_chain(value) or "").split(".") for value in values)) - {""}
 
 
@@ -600,17 +601,21 @@ def _taken_as_device(node: ast.AST) -> list[ast.expr]:
     match node:
         case ast.Call(ast.Attribute(_, name) as func, [first, *_]) if name == "to" or chain_of(func) == "torch.device":
             return [first]
-        case ast.keyword(str(name), value) if name.endswith(_TAKERS):
+        case ast.Call(ast.Attribute(_, "add_argument" | "add_option"), [*names], keywords) if any(
+            isinstance(name, ast.Constant) and _TAKER.search(str(name.value)) for name in names
+        ):
+            return [keyword.value for keyword in keywords if keyword.arg == "default"]
+        case ast.keyword(str(name), value) if _TAKER.search(name):
             return [value]
         case ast.keyword(None, ast.Dict(keys, values)):
             texts = [key.value if isinstance(key, ast.Constant) else "" for key in keys]
-            return [v for text, v in zip(texts, values, strict=True) if str(text).endswith(_TAKERS)]
-        case ast.Assign(targets, value) if any(last_name(target).endswith(_TAKERS) for target in targets):
+            return [v for text, v in zip(texts, values, strict=True) if _TAKER.search(str(text))]
+        case ast.Assign(targets, value) if any(_TAKER.search(last_name(target)) for target in targets):
             return [value]
         case ast.arguments():
             positional = zip(reversed([*node.posonlyargs, *node.args]), reversed(node.defaults), strict=False)
             pairs = [*positional, *zip(node.kwonlyargs, node.kw_defaults, strict=True)]
-            return [value for arg, value in pairs if value is not None and arg.arg.endswith(_TAKERS)]
+            return [value for arg, value in pairs if value is not None and _TAKER.search(arg.arg)]
     return []
 
 
