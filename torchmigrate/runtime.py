@@ -775,6 +775,33 @@ def double(values: Any) -> Any:
     return values.cpu().double() if is_on_mps else values.double()
 
 
+def cpu_fallback(operator: Any) -> Any:
+    """Return a function or a module of torch that MPS lacks: what is there comes to the CPU for it, and goes back."""
+    if not isinstance(operator, torch.nn.Module):
+        return functools.partial(_fall_back, operator)
+    mps = getattr(torch.backends, "mps", None)  # from torch 1.12 on
+    if mps and mps.is_available():
+        operator.forward = functools.partial(_fall_back, operator.forward)
+    return operator
+
+
+def _fall_back(operator: Any, *args: Any, **options: Any) -> Any:
+    """Return what an operator gives; on the CPU, and back on MPS, if a tensor is there."""
+    given = [value.device for value in (*args, *options.values()) if isinstance(value, torch.Tensor)]
+    place = next((device for device in given if device.type == "mps"), None)
+    if place is None:
+        return operator(*args, **options)
+    named = {name: _moved(value, "cpu") for name, value in options.items()}
+    return _moved(operator(*_moved(args, "cpu"), **named), place)
+
+
+def _moved(value: Any, place: Any) -> Any:
+    """Return a tensor, or those of a tuple, on a device; other values as they are."""
+    if isinstance(value, tuple):
+        return type(value)([_moved(each, place) for each in value])
+    return value.to(place) if isinstance(value, torch.Tensor) else value
+
+
 def sparse_tensor(indices: Any, values: Any, size: Any = None) -> torch.Tensor:
     """Return a sparse tensor where the values are, if that is an accelerator."""
     place = values.device if is_accelerated(values) else _here()

@@ -76,6 +76,7 @@ NAMES = [
     "cast",
     "set_default_tensor_type",
     "double",
+    "cpu_fallback",
     "sparse_tensor",
 ]
 
@@ -143,6 +144,8 @@ def test_a_device_that_is_not_cuda_stays(asked):
         (lambda: accel.tensor_type(torch.float16), torch.HalfTensor),
         (lambda: accel.double(torch.ones(1)).dtype, torch.float64),
         (lambda: accel.double(torch.nn.Linear(1, 1)).weight.dtype, torch.float64),
+        (lambda: accel.cpu_fallback(torch.linalg.eigvalsh)(torch.eye(2)).tolist(), [1.0, 1.0]),
+        (lambda: "forward" in vars(accel.cpu_fallback(torch.nn.CTCLoss())), False),
     ],
 )
 def test_answers(call, answer):

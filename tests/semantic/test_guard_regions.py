@@ -244,8 +244,8 @@ def test_a_default_dtype_of_another_function_keeps_no_guard(migrated: Migrated) 
 
 # ---- what else raises on MPS
 RAISING = {
-    "an operator": "torch.linalg.eig(x)",
-    "a loss": "torch.nn.CTCLoss()(x, x, 1, 1)",
+    "an operator": "x.matrix_exp()",
+    "a loss": "torch.nn.MultiMarginLoss()(x, x)",
     "float64 on the device": "x.to(d, torch.float64)",
     "float64 before the move": "torch.zeros(3, dtype=torch.float64).to(d)",
     "a compressed layout": "x.to_sparse_csr()",
@@ -271,14 +271,22 @@ def test_a_choice_stays_whose_device_comes_to_what_raises_on_mps(raising: str, b
 
 @pytest.mark.parametrize("body", CHOICES.values(), ids=CHOICES)
 def test_what_raises_on_mps_and_somebody_accepted_keeps_no_choice(body: str, migrated: Migrated) -> None:
-    accepted = body.replace("IT", "torch.linalg.eig(x)  # torchmigrate: ignore[hazard/mps-operator]")
+    accepted = body.replace("IT", "x.matrix_exp()  # torchmigrate: ignore[hazard/mps-operator]")
     assert "torch.cuda" not in migrated("import torch\n" + accepted)
 
 
 def test_what_raises_on_mps_in_another_function_keeps_no_choice(migrated: Migrated) -> None:
-    other = "def g(x):\n    return torch.linalg.eig(x)\n"
+    other = "def g(x):\n    return x.matrix_exp()\n"
     assert "torch.cuda" not in migrated(f"import torch\n{other}{CHOICES['a function'].replace('IT', 'x')}")
 
 
 def test_code_without_a_choice_changes_beside_what_raises_on_mps(migrated: Migrated) -> None:
-    assert "cuda" not in migrated("import torch\ndef f(x):\n    return torch.linalg.eig(x.cuda())\n")
+    assert "cuda" not in migrated("import torch\ndef f(x):\n    return torch.logit_(x.cuda())\n")
+
+
+@pytest.mark.parametrize("body", CHOICES.values(), ids=CHOICES)
+@pytest.mark.parametrize("operator", ["torch.linalg.eig", "torch.nn.functional.ctc_loss", "torch.nn.CTCLoss()"])
+def test_a_choice_is_rewritten_with_what_falls_back_to_the_cpu(operator: str, body: str, migrated: Migrated) -> None:
+    after = migrated("import torch\n" + body.replace("IT", f"{operator}(x, x, 1, 1)"))
+    assert f"accel.cpu_fallback({operator})(x, x, 1, 1)" in after
+    assert "cuda" not in after

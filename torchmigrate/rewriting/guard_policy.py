@@ -476,10 +476,15 @@ def _raisers(module: SemanticModel, findings: list[Finding]) -> list[tuple[Funct
     doubles = {} if module.facts.settings.unsafe_fixes else double_uses(module)
     found = [(function, at) for function, places in doubles.items() for at in places]
     for finding in findings:
-        if finding.raises and finding.fix is None and finding.status is Status.OPEN:
+        if finding.raises and _is_to_do(finding):
             node = _expression(module, finding)
             found.append((module.function(node) if node else None, finding.start))
     return found
+
+
+def _is_to_do(finding: Finding) -> bool:
+    """Return whether nothing mends a finding in this run: it has no fix, or one that is unsafe and not asked for."""
+    return finding.status is Status.HELD or (finding.fix is None and finding.status is Status.OPEN)
 
 
 def _asks_for_cuda(module: SemanticModel, region: GuardRegion) -> bool:
@@ -679,7 +684,7 @@ _MPS = {"mps", "is_mps"}
 
 def reasons(module: SemanticModel, findings: list[Finding]) -> dict[Finding, str]:
     """Return the findings that ask for a test which is there already, each with the reason to leave it."""
-    open_ones = [f for f in findings if f.fix is None and f.status is Status.OPEN]
+    open_ones = [f for f in findings if f.status in (Status.OPEN, Status.HELD) and (f.fix is None or f.raises)]
     may_ask = bool(open_ones) and _MAY_ASK.search(module.source.utf8) is not None
     tests = ((_asks_nvidia, "behind a test for NVIDIA's devices"), (_asks_rocm, "behind a test for ROCm"))
     mps = _beside_mps(module) if any(f.backends == ("mps",) for f in open_ones) else ()

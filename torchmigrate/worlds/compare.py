@@ -30,8 +30,10 @@ from torchmigrate.worlds.observations import (
     LOST,
     MAPPED,
     NARROWED,
+    NO_DOUBT,
     PRECISION,
     REFUSAL,
+    Doubts,
     Key,
     Observations,
     Place,
@@ -662,7 +664,7 @@ def _branches(world: World, old: Observations, new: Observations, original: Orig
         if world.kind != "cuda" and set(value) < set(before):  # whoever made the test come out otherwise dies
             lost = set(before) - set(value)
             if all(_only_dies(old, place, atom) for atom in lost) or original.all_end(
-                place[0], _dying_by_choice(old, new, edits)
+                place[0], _dying_by_choice(old, new, edits, place)
             ):
                 continue
         words = old.told.get((BRANCH, place), "")
@@ -724,17 +726,26 @@ def _only_dies(seen: Observations, place: Place, outcome: Atom) -> bool:
     return bool(ends) and None not in ends and ends.isdisjoint(seen.caught)
 
 
-def _dying_by_choice(old: Observations, new: Observations, edits: Edits) -> frozenset[str]:
-    """Return the files that are about to die where a user's choice, which these edits decide, falls on CUDA."""
+def _dying_by_choice(old: Observations, new: Observations, edits: Edits, test: Place) -> frozenset[str]:
+    """Return the files that are about to die where a user's choice, which these edits decide, falls on CUDA.
+
+    They certainly are, or whoever comes to this test is.
+    """
+    leading = old.doubts.get((BRANCH, test), NO_DOUBT)
     return frozenset(
         place[0]
         for place, value in old.of(DEVICE)
-        if (DEVICE, place) in old.certain
+        if ((DEVICE, place) in old.certain or _follows(place, test, old.doubts.get((DEVICE, place)), leading))
         and place not in old.caught
         and place not in old.made
         and _is_cuda(value)
         and not edits.isdisjoint(new.edits(DEVICE, place))
     )
+
+
+def _follows(place: Place, test: Place, doubts: Doubts | None, leading: Doubts) -> bool:
+    """Return whether whoever comes to a test comes to a place behind it, too: no further test leads there."""
+    return place[0] == test[0] and place[1] > test[1] and doubts is not None and doubts <= leading
 
 
 def _listed(kinds: set[str]) -> str:

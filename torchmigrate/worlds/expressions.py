@@ -670,7 +670,7 @@ class Expressions(External):
         chain = self._asked(test, state, frame)
         if chain is None:
             value = self.evaluate(test, state, frame)
-            fails, holds = (self._taken(value, state, wanted) for wanted in (False, True))
+            fails, holds = (self._taken(test, value, state, wanted) for wanted in (False, True))
             name = attribute_chain(test) or ""
             if fails is not None and list(value) == [Unknown()] and _is_own(name, state, frame):
                 fails.put(name, join(const(False), const(None)).of(value.edits))
@@ -678,14 +678,19 @@ class Expressions(External):
         name, known = chain
         answers: list[tuple[Atom, Edits, bool | None, Edits]] = []
         for atom, edits in known.atoms.items():
-            inner = State({**state.env, name: one(atom, edits)}, state.path, in_doubt=True)  # it may be another
+            inner = State({**state.env, name: one(atom, edits)}, state.path, doubts=state.doubts | {test})
             found = self.evaluate(test, inner, frame)
             answers += [(atom, edits, values.truth(answer), own) for answer, own in found.atoms.items()]
-        fails, holds = (self._narrowed(name, answers, state, wanted) for wanted in (False, True))
+        fails, holds = (self._narrowed(test, name, answers, state, wanted) for wanted in (False, True))
         return fails, holds
 
     def _narrowed(
-        self, name: str, answers: Sequence[tuple[Atom, Edits, bool | None, Edits]], state: State, wanted: bool
+        self,
+        test: ast.expr,
+        name: str,
+        answers: Sequence[tuple[Atom, Edits, bool | None, Edits]],
+        state: State,
+        wanted: bool,
     ) -> State | None:
         """Return the state in which a chain is only what lets a test come out as wanted."""
         taken = [answer for answer in answers if answer[2] in (wanted, None)]
@@ -694,16 +699,17 @@ class Expressions(External):
         own = state.env.get(name, NOTHING).atoms  # an edit that only reads the variable changes nothing in it
         kept = Value({atom: own.get(atom, edits) for atom, edits, _, _ in taken})
         path = state.path | _leading_here([e | (edits if truth is None else NONE) for _, edits, truth, e in taken])
-        in_doubt = state.in_doubt or any(truth is not wanted for _, _, truth, _ in answers)
-        return State({**state.env, name: kept}, path, in_doubt=in_doubt)
+        is_sure = all(truth is wanted for _, _, truth, _ in answers)
+        return State({**state.env, name: kept}, path, doubts=state.doubts if is_sure else state.doubts | {test})
 
-    def _taken(self, value: Value, state: State, wanted: bool) -> State | None:
+    def _taken(self, test: ast.expr, value: Value, state: State, wanted: bool) -> State | None:
         taken = [(atom, edits) for atom, edits in value.atoms.items() if values.truth(atom) in (wanted, None)]
         if not taken:
             return None
         path = frozenset().union(*(edits for _, edits in taken))
-        in_doubt = state.in_doubt or any(values.truth(atom) is not wanted for atom in value)
-        return State(dict(state.env), state.path | path, state.is_plain, in_doubt)
+        is_sure = all(values.truth(atom) is wanted for atom in value)
+        doubts = state.doubts if is_sure else state.doubts | {test}
+        return State(dict(state.env), state.path | path, state.is_plain, doubts)
 
     def _asked(self, test: ast.expr, state: State, frame: Frame) -> tuple[str, Value] | None:
         """Return a chain in a test whose value may be several things: the test is evaluated for each of them.

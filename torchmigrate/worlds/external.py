@@ -268,7 +268,7 @@ class External(ABC):
 
     def _note(self, kind: str, call: Call, value: Value, words: str = "") -> None:
         place = self.place(call.node, call.frame)
-        self.seen.add(kind, place, value, call.state.path, words, not call.state.in_doubt)
+        self.seen.add(kind, place, value, call.state.path, words, call.state.doubts)
 
     def note_chosen(self, node: ast.AST, asked: Value, edits: Edits, at: Call | tuple[State, Frame]) -> None:
         """Note a device that a rewritten test asks about, where the project chose this accelerator without an edit."""

@@ -12,6 +12,8 @@ from torchmigrate.worlds.values import NOTHING, Atom, Const, Device, Value, is_i
 
 Place = tuple[str, int]  # path, and offset in the original text
 Key = tuple[str, Place]
+Doubts = frozenset[object]  # tests that lead to a place of a function and could come out otherwise
+NO_DOUBT: Doubts = frozenset()
 
 DEVICE = "device"  # a device position of torch: the devices that reach it
 KEPT = "kept"  # a device of CUDA that is stored or returned without CUDA
@@ -56,6 +58,7 @@ class Observations:
         self.assumed: set[Key] = set()  # seen only in functions that nothing which runs was seen to call
         self.idle: set[Key] = set()  # those of them that were seen only in such functions themselves
         self.certain: set[Key] = set()  # reached whatever tests that are not known come out to
+        self.doubts: dict[Key, Doubts] = {}  # the tests of its function that lead there each time it is reached
         self.called: set[Key] = set()  # seen in functions that some call led to
         self.in_tests: set[Key] = set()  # seen only in tests, or in what an imported file does as a program
         self.caught: set[Place] = set()  # where something died, or refused, that a handler catches
@@ -79,10 +82,12 @@ class Observations:
         self.is_test = False
 
     def add(
-        self, kind: str, place: Place, value: Value, path: Edits, words: str = "", is_certain: bool = False
+        self, kind: str, place: Place, value: Value, path: Edits, words: str = "", doubts: Doubts | None = None
     ) -> None:
         key = kind, place
-        if is_certain:
+        if doubts is not None:
+            self.doubts[key] = self.doubts.get(key, doubts) & doubts
+        if doubts == NO_DOUBT:
             self.certain.add(key)
         if self.is_called:
             self.called.add(key)
@@ -116,6 +121,7 @@ class Observations:
     def forget(self, key: Key) -> None:
         """Drop an observation."""
         del self.found[key], self.paths[key]
+        self.doubts.pop(key, None)
         self.certain.discard(key)
         self.assumed.discard(key)
         self.idle.discard(key)
@@ -138,6 +144,7 @@ class Observations:
         for each in (
             self.found,
             self.paths,
+            self.doubts,
             *keys,
             self.caught,
             self.ends,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from operator import is_not
 
-from torchmigrate.worlds.observations import Place
+from torchmigrate.worlds.observations import NO_DOUBT, Doubts, Place
 from torchmigrate.worlds.program import NONE, ClassInfo, Edits, File, FunctionInfo, Locals
 from torchmigrate.worlds.values import UNKNOWN, Unknown, Value, join
 
@@ -37,7 +37,7 @@ class State:
     env: dict[str, Value]
     path: Edits = NONE
     is_plain: bool = False  # there is no attribute or item among the variables
-    in_doubt: bool = False  # a test that could come out otherwise leads here
+    doubts: Doubts = NO_DOUBT  # the tests that lead here and could come out otherwise
 
     def put(self, chain: str, value: Value) -> None:
         """Note a variable, or an attribute or item of one."""
@@ -46,14 +46,14 @@ class State:
 
     def along(self, edits: Edits) -> State:
         """Return the state where these edits let it be reached; it shares the variables."""
-        return State(self.env, self.path | edits, in_doubt=self.in_doubt)
+        return State(self.env, self.path | edits, doubts=self.doubts)
 
     def copy(self) -> State:
-        return State(dict(self.env), self.path, self.is_plain, self.in_doubt)
+        return State(dict(self.env), self.path, self.is_plain, self.doubts)
 
-    def doubted(self) -> State:
-        """Return a copy for what may not be reached."""
-        return State(dict(self.env), self.path, self.is_plain, True)
+    def doubted(self, test: ast.AST) -> State:
+        """Return a copy for what may not be reached, as a test or a loop decides."""
+        return State(dict(self.env), self.path, self.is_plain, self.doubts | {test})
 
 
 @dataclass(slots=True)
@@ -127,4 +127,5 @@ def merged(ways: Sequence[State | None]) -> State | None:
         else:
             env.pop(name, None)
     path = frozenset().union(*(way.path for way in there))
-    return State(env, path, all(way.is_plain for way in there), all(way.in_doubt for way in there))
+    doubts = frozenset.intersection(*(way.doubts for way in there))
+    return State(env, path, all(way.is_plain for way in there), doubts)

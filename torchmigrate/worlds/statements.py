@@ -17,8 +17,10 @@ from torchmigrate.worlds.observations import (
     DEATH,
     FALLBACK,
     KEPT,
+    NO_DOUBT,
     PRECISION,
     REFUSAL,
+    Doubts,
     Entry,
     Place,
     devices,
@@ -99,10 +101,11 @@ class Statements(Expressions):
             return
         owner = one(Instance(info.owner)) if info.owner else None
         # of a method that only others' objects are known to be asked for, nobody knows whether it runs
-        in_doubt = info.owner is not None and self.seen.is_assumption and info.key not in self.called
+        is_doubted = info.owner is not None and self.seen.is_assumption and info.key not in self.called
+        doubts = frozenset([info.node]) if is_doubted else NO_DOUBT
         self.seen.is_test = info.name.startswith("test") and info.key not in self.called
         with contextlib.suppress(Dead):
-            self.call_function(info, owner, (), {}, State({}, is_plain=True, in_doubt=in_doubt), is_root=True)
+            self.call_function(info, owner, (), {}, State({}, is_plain=True, doubts=doubts), is_root=True)
         self.seen.is_test = False
 
     def call_function(
@@ -143,7 +146,7 @@ class Statements(Expressions):
         was_called, self.seen.is_called = self.seen.is_called, not is_root or info.key in self.called
         at = self._at
         try:
-            result = self._run(info, path, is_root and state.in_doubt)
+            result = self._run(info, path, state.doubts if is_root else NO_DOUBT)
         finally:
             self.stack.pop()
             self.seen.is_called = was_called
@@ -205,14 +208,14 @@ class Statements(Expressions):
         known = self.read(("default", info.key, name))
         return known if known is not None else UNKNOWN if node is None else self.evaluate(node, State({}), frame)
 
-    def _run(self, info: FunctionInfo, path: Edits, in_doubt: bool) -> Value | None:
+    def _run(self, info: FunctionInfo, path: Edits, doubts: Doubts) -> Value | None:
         """Return what a function returns, or None if it never does."""
         assert not isinstance(info.node, ast.Module)
         frame = Frame(info, info.file.locals_of(info.node))
         names = [*info.parameters(), *(a.arg for a in (info.node.args.vararg, info.node.args.kwarg) if a)]
         given = {n: self.read(("parameter", info.key, n)) for n in names}
         env = {n: UNKNOWN if value is None else value for n, value in given.items()}
-        state: State | None = State(env, path, True, in_doubt)
+        state: State | None = State(env, path, True, doubts)
         state = self._decorated(info, state, frame)
         if state is None:
             return NOTHING
@@ -248,7 +251,7 @@ class Statements(Expressions):
         decorators = [*around, *getattr(info.node, "decorator_list", ())]
         known = self._of_owner(info, decorators)
         if state is not None and known:
-            state = State(state.env | known, state.path, in_doubt=state.in_doubt)
+            state = State(state.env | known, state.path, doubts=state.doubts)
         is_test = info.name.startswith("test")
         if state is not None and is_test and _MODULE_MARK in info.file.locals_of(info.file.tree).names:
             state = _unskipped(self.global_of(info.file, _MODULE_MARK), state)
@@ -263,7 +266,7 @@ class Statements(Expressions):
             elif is_test and isinstance(node, (ast.Name, ast.Call)):
                 state = _unskipped(self.evaluate(node, state, outer), state)
         if state is not None and known:
-            state = State({n: v for n, v in state.env.items() if n not in known}, state.path, in_doubt=state.in_doubt)
+            state = State({n: v for n, v in state.env.items() if n not in known}, state.path, doubts=state.doubts)
         return state
 
     def _of_owner(self, info: FunctionInfo, decorators: Sequence[ast.expr]) -> dict[str, Value]:
@@ -409,24 +412,24 @@ class Statements(Expressions):
         ways: list[State | None] = []
         deaths: list[Place] = []
         if isinstance(node, ast.Match):
-            ways = [state, *(self.block(case.body, state.doubted(), frame) for case in node.cases)]
+            ways = [state, *(self.block(case.body, state.doubted(node), frame) for case in node.cases)]
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
             broken: list[State] = []
-            ways = [state, self._loop(node.body, state.doubted(), frame, lambda s: None, broken), *broken]
+            ways = [state, self._loop(node.body, state.doubted(node), frame, lambda s: None, broken), *broken]
         elif isinstance(node, ast.If):
             holds = self._is_known(node.test, state, frame)
             body = (
                 self._main(node, state, frame)
                 if _asks_for_main(node)
-                else self.block(node.body, state.copy() if holds is True else state.doubted(), frame)
+                else self.block(node.body, state.copy() if holds is True else state.doubted(node), frame)
             )
-            ways = [body, self.block(node.orelse, state.copy() if holds is False else state.doubted(), frame)]
+            ways = [body, self.block(node.orelse, state.copy() if holds is False else state.doubted(node), frame)]
             deaths = [d for body in (node.body, node.orelse) if (d := _death(body, frame)) is not None]
         after = merged(ways)
         if after is None and len(deaths) == len(ways):
             frame.deaths[node] = deaths[0]
         if after is not None and ways.count(None) == len(deaths):
-            after.in_doubt = state.in_doubt  # who does not come here has died
+            after.doubts = state.doubts  # who does not come here has died
         return after
 
     def _is_known(self, test: ast.expr, state: State, frame: Frame) -> bool | None:
@@ -523,7 +526,7 @@ class Statements(Expressions):
     def _raise(self, node: ast.Raise, state: State, frame: Frame) -> State | None:
         words = ast.unparse(node.exc) if node.exc else ""
         refused = _refused(node.exc, state) if node.exc else const(True)
-        self.seen.add(REFUSAL, self.place(node, frame), refused, state.path, words, not state.in_doubt)
+        self.seen.add(REFUSAL, self.place(node, frame), refused, state.path, words, state.doubts)
         raise Dead
 
     def _assert(self, node: ast.Assert, state: State, frame: Frame) -> State | None:
@@ -531,7 +534,7 @@ class Statements(Expressions):
         if failing is not None and not self._tests_a_result(node, state, failing, frame):
             words = ast.unparse(node.msg) if node.msg else ""
             refused = _refused(node.test, failing)
-            self.seen.add(REFUSAL, self.place(node.test, frame), refused, failing.path, words, not failing.in_doubt)
+            self.seen.add(REFUSAL, self.place(node.test, frame), refused, failing.path, words, failing.doubts)
             if _divides(node.test):
                 self.seen.divided.add(self.place(node.test, frame))
         passing = self.refine(node.test, state, frame, True)
@@ -569,7 +572,7 @@ class Statements(Expressions):
         answers = Value({values.Const(b, bool): e for b, e in outcomes.items()})
         if not _only_falls_back(node):  # which device it leaves is seen where that is used
             place = self.place(node.test, frame)
-            self.seen.add(BRANCH, place, answers, NONE, _refusal_of(node))
+            self.seen.add(BRANCH, place, answers, NONE, _refusal_of(node), state.doubts)
             if (flag := attribute_chain(node.test)) is not None:
                 self.seen.flags[place] = frame.info.key, flag
         elif True in outcomes or test_edits:
@@ -584,7 +587,7 @@ class Statements(Expressions):
         if all(way is not None for way in ways):
             after.path = after.path - (test_edits - state.path) if not _leaves(node) else after.path
         if all(way is not None or died for way, died in zip(ways, deaths, strict=True)):
-            after.in_doubt = state.in_doubt  # who does not come here has died
+            after.doubts = state.doubts  # who does not come here has died
         if test_edits:  # what the arms bind depends on the test, also where an arm is not taken
             self._depend(node, test_edits, after, frame)
         return after
@@ -780,8 +783,8 @@ class Statements(Expressions):
             for name, value in _captures(case.pattern, node.subject):
                 self.bind(name, UNKNOWN if value is None else self.evaluate(value, here, frame), here, frame)
             if test is None:  # a pattern that is not followed
-                taken: State | None = here.doubted()
-                rest = rest.doubted()
+                taken: State | None = here.doubted(case)
+                rest = rest.doubted(case)
             else:
                 taken, rest = self.refine(test, here, frame, True), self.refine(test, here, frame, False)
             if taken is not None:
@@ -937,8 +940,8 @@ def _unskipped(value: Value, state: State) -> State | None:
         if runs is None and is_known:
             return None
         path = NONE.union(*(edits for atom, edits in each.atoms.items() if atom != values.Mark(True)))
-        in_doubt = here.in_doubt or len(each.atoms) > 1
-        here = State(dict(here.env), here.path | path, here.is_plain, in_doubt)
+        doubts = here.doubts | marks.keys() if len(each.atoms) > 1 else here.doubts
+        here = State(dict(here.env), here.path | path, here.is_plain, doubts)
     return here
 
 

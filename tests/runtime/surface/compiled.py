@@ -163,6 +163,7 @@ CASES = {
     ),
     "cast": Case(lambda x: accel.cast(x, torch.float16), lambda x: x.type(torch.cuda.HalfTensor)),
     "double": Case(after(lambda x: accel.double(x.eq(x))), after(lambda x: x.eq(x).double())),
+    "cpu_fallback": Case(lambda x: accel.cpu_fallback(torch.mode)(x)[0], lambda x: torch.mode(x)[0]),
     "cast by name": Case(lambda x: accel.cast(x, "torch.cuda.HalfTensor"), lambda x: x.type("torch.cuda.HalfTensor")),
     "cast by name to the CPU": Case(lambda x: accel.cast(x, "torch.HalfTensor"), lambda x: x.type("torch.HalfTensor")),
     "ranges": Case(within(lambda x: accel.nvtx.range("a")), within(lambda x: cuda.nvtx.range("a")), traces=False),

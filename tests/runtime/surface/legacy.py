@@ -89,6 +89,26 @@ def doubles() -> None:
 
 
 @check
+def what_mps_lacks_comes_to_the_cpu() -> None:
+    matrix = torch.tensor([[2.0, 1.0], [1.0, 2.0]], requires_grad=True)
+    there = matrix.detach().to(here()).requires_grad_()
+    values, vectors = (made := accel.cpu_fallback(torch.linalg.eigh)(there, UPLO="U"))
+    assert (values.device.type, vectors.device.type, type(made).__name__) == (KIND, KIND, "linalg_eigh")
+    same(values, torch.linalg.eigh(matrix).eigenvalues)
+    values.sum().backward()
+    assert there.grad is not None and there.grad.device.type == KIND
+    same(accel.cpu_fallback(torch.linalg.eigh)(matrix)[0], values)
+    log_probs = torch.log_softmax(numbers(4 * 1 * 3).reshape(4, 1, 3), 2)
+    targets, lengths = torch.tensor([[1, 2]]), (torch.tensor([4]), torch.tensor([2]))
+    criterion = accel.cpu_fallback(torch.nn.CTCLoss(blank=0)).to(here())
+    assert isinstance(criterion, torch.nn.CTCLoss) and not criterion.state_dict()
+    loss = criterion(log_probs.to(here()), targets.to(here()), *(length.to(here()) for length in lengths))
+    assert loss.device.type == KIND
+    same(loss, torch.nn.functional.ctc_loss(log_probs, targets, *lengths))
+    same(accel.cpu_fallback(torch.nn.functional.ctc_loss)(log_probs, targets, *lengths), loss)
+
+
+@check
 def sparse_tensors() -> None:
     indices, values = torch.tensor([[0, 2]]), numbers(2)
     for i, v in ((indices, values), (indices.to(here()), values.to(here()))):

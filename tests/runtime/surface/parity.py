@@ -161,6 +161,10 @@ PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         lambda: accel.double(numbers(2).cuda() > 0),
         lambda: (numbers(2).cuda() > 0).double(),
     ),
+    "cpu_fallback": (
+        lambda: accel.cpu_fallback(torch.linalg.eigvalsh)(torch.eye(2).cuda()),
+        lambda: torch.linalg.eigvalsh(torch.eye(2).cuda()),
+    ),
     "set_default_tensor_type": (
         lambda: default(lambda: accel.set_default_tensor_type(half)),
         lambda: default(lambda: torch.set_default_tensor_type(cuda.HalfTensor)),

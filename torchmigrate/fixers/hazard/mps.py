@@ -11,7 +11,16 @@ from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.library_use import first_call, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import identifiers, identifiers_in, mentions, strings_in, words_in
+from torchmigrate.semantic.references import (
+    helper_function,
+    identifiers,
+    identifiers_in,
+    mentions,
+    spell,
+    spelled,
+    strings_in,
+    words_in,
+)
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import chain_of, is_same
@@ -226,7 +235,7 @@ _ALONE_ON_CPU = {"torch.logspace"}
 
 def mps_operator(context: RuleContext) -> Iterator[Finding]:
     call = context.call
-    if call is None:
+    if call is None or _falls_back_already(context.module, call):
         return
     if context.qualified is None and not uses_torch(context.module):
         return
@@ -236,7 +245,32 @@ def mps_operator(context: RuleContext) -> Iterator[Finding]:
         return
     when = f"before torch {since}" if since else "as of torch 2.13"
     shown = name if context.qualified else f"Tensor{name}"
-    yield context.note(f"`{shown}` has no MPS kernel {when}: {context.rule.message}")
+    lacks = f"`{shown}` has no MPS kernel {when}"
+    yield _falling_back(context, name, call, lacks) or context.note(f"{lacks}: {context.rule.message}")
+
+
+def _falls_back_already(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether a module is made for the helper's `cpu_fallback`, or a function called that comes from there."""
+    up = module.parent(call)
+    return any(isinstance(c, ast.Call) and helper_function(module, c.func) == "cpu_fallback" for c in (up, call.func))
+
+
+def _falling_back(context: RuleContext, name: str, call: ast.Call, lacks: str) -> Finding | None:
+    """Return the fix that computes on the CPU where the tensors are on MPS, or None if the call is no plain one."""
+    is_module = name.startswith("torch.nn.") and name.rpartition(".")[2][0].isupper()
+    is_spoiled = any(k.arg in ("out", "inplace", None) for k in call.keywords)
+    if not context.module.facts.mentions_cuda or is_spoiled or _NOT_PLAIN.match(name):
+        return None
+    start, end = context.module.span(call if is_module else call.func)
+    edits = [Edit(start, start, spell("accel.cpu_fallback(", spelled(context.module))), Edit(end, end, ")")]
+    return context.fix(edits, _where_cuda_is_named(context.module), f"{lacks}: {_FALLS_BACK}")
+
+
+# methods, what changes or makes tensors in place or without a tensor, has weights, or lacks a kernel on the CPU too
+_NOT_PLAIN = re.compile(
+    r"\.|torch\.(logspace|logit_|_int_mm|_scaled_mm|lobpcg|distributions\..*|nn\.MultiMarginLoss|nn\.utils\..*)$"
+)
+_FALLS_BACK = "what the helper is given comes to the CPU for it there, and goes back; elsewhere nothing changes"
 
 
 def _needs_none(context: RuleContext, name: str, call: ast.Call) -> bool:
