@@ -623,7 +623,8 @@ def _returned(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST)
     function = context.module.function(up)
     name = function.name if function else ""
     is_device = re.search(r"device|dev$", name, re.I) or _flows_to_device(context, name)
-    if is_device or (function in _returning_cpu(context.module) and _is_asked_nowhere(context.module, name)):
+    is_choice = function in _returning_cpu(context.module)
+    if is_device or (is_choice and (_is_asked_nowhere(context.module, name) or name in _kept(context.module))):
         yield replaced(context, whole, device, typed=False)
     else:
         yield replaced(context, whole, device, False, Safety.UNSAFE, "what this returns may not be a device")
@@ -639,6 +640,19 @@ def _returning_cpu(module: SemanticModel) -> set[Function | None]:
 def _is_asked_nowhere(module: SemanticModel, name: str) -> bool:
     """Return whether nothing in the project is seen to get what a function returns: no use of it can go wrong."""
     return name not in _asked(module) and not is_imported(module)
+
+
+@query
+def _kept(module: SemanticModel) -> set[str]:
+    """Return the functions whose answers a variable, a parameter or an argument by name holds."""
+    values = [v for s in module.scopes.statements if isinstance(s, (ast.Assign, ast.AnnAssign)) and (v := s.value)]
+    for node in module.nodes:
+        if isinstance(node, ast.arguments):
+            values += [*node.defaults, *(v for v in node.kw_defaults if v is not None)]
+        elif isinstance(node, ast.keyword):
+            values.append(node.value)
+    kept = (inner for value in values for inner in _alternatives(value))
+    return {last_name(inner.func) for inner in kept if isinstance(inner, ast.Call)}
 
 
 @query
