@@ -273,6 +273,22 @@ def test_a_notebook_that_stands_alone_holds_the_functions_where_they_are_used_fi
     assert (here / "a.ipynb").read_text() == ALONE[name]
 
 
+@pytest.mark.parametrize("badge", [BADGE, ""], ids=["alone", "in a project"])
+def test_several_sections_find_the_helper_in_the_cell_that_imports_torch(badge: str, tmp_path: Path) -> None:
+    """A reader may run some sections alone: Jukebox's notebook tells them to."""
+    sections = ("import math\nx = x.cuda()", "import cmath\ny = y.cuda()")
+    shared, first, second = after(tmp_path, f"# {badge}\nimport torch\nx = y = torch.ones(1)", *sections)
+    assert ("class accel:" if badge else "import accel\n") in shared
+    assert (first, second) == ("import math\nx = x.to(accel.device())", "import cmath\ny = y.to(accel.device())")
+
+
+def test_a_section_that_uses_it_alone_holds_it(tmp_path: Path) -> None:
+    shared, first, second = after(
+        tmp_path, f"# {BADGE}\nimport torch\nx = torch.ones(1)", "x = x.cuda()", "y = x.cpu()"
+    )
+    assert "accel" not in shared + second and "class accel:" in first
+
+
 def test_what_the_cell_imports_already_is_not_imported_again(tmp_path: Path) -> None:
     _, cell = after(
         tmp_path, f"# {BADGE}", "import functools\nimport os\nimport torch\n\n\ndef f(net):\n    net.cuda()"

@@ -383,6 +383,15 @@ def test_a_refusal_gives_way_where_torch_was_not_built_for_cuda(monkeypatch):
     assert accel.is_usable()
 
 
+def test_the_question_for_a_device_is_torchs_own_on_cuda(monkeypatch):
+    """`torch.cuda.is_available()` starts CUDA: CUDA_VISIBLE_DEVICES, if it is set later (Informer), has no effect."""
+    asked = []
+    monkeypatch.setattr(accel, "_device", torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: asked.append("cuda") or True)
+    assert accel.is_available() is True
+    assert asked == ["cuda"]
+
+
 def test_record_stream_needs_no_queue_on_the_cpu():
     assert accel.record_stream(torch.ones(1), accel.current_stream()) is None
     asked = []

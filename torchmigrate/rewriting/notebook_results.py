@@ -80,6 +80,7 @@ def changed(path: Path, raw: bytes, book: Notebook, outcome: Outcome, facts: Pro
     module = SemanticModel(path, book.source, facts)
     first_use = min((e.start for e in edits), default=len(book.source.utf8))
     alone = outcome.needs_helper and not import_edits.imports_helper(module) and stands_alone(facts, path, raw, book)
+    first_use = _before_all_sections(module, book, edits, first_use, alone)
     helper = _own_cell(module, book, outcome, first_use) if alone else None
     for added in sorted(_added(module, book, outcome, first_use, helper)):
         ahead = [e for e in edits if e.start < added.start]
@@ -97,6 +98,27 @@ def changed(path: Path, raw: bytes, book: Notebook, outcome: Outcome, facts: Pro
         after = notebook.with_cell(after, helper.number, helper.text)
     applied = tuple(in_cells(outcome.applied, book))
     return Changed(path, raw, after, applied, tuple(in_cells(findings, notebook.split(after))))
+
+
+def _before_all_sections(
+    module: SemanticModel, book: Notebook, edits: Sequence[Edit], first_use: int, alone: bool
+) -> int:
+    """Return the end of the cell that imports torch first, if several cells use the helper: a reader may run some only.
+
+    A helper that is imported stays where the path to it is set.
+    """
+    imports = (n for n in module.tree.body if isinstance(n, (ast.Import, ast.ImportFrom)))
+    torch = next((n for n in imports if any(root == "torch" for root in _roots(n))), None)
+    if torch is None or len({book.cell_at(e.start).number for e in edits}) == 1:
+        return first_use
+    if not alone and (_sets_paths(module, first_use) or any(_moves(module, book))):
+        return first_use
+    return min(first_use, book.cell_at(module.span(torch)[0]).end)
+
+
+def _roots(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+    return (name.partition(".")[0] for name in names)
 
 
 class _Own(NamedTuple):

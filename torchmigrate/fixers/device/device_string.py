@@ -262,6 +262,7 @@ _TEXT = re.compile(
     r"|Path|\w*(Error|Exception|Warning))$"
 )
 # libraries to which "cuda" means something else, or nothing
+_TAKING = ("torch.device", "torch.set_default_device")
 _TAKER = re.compile(r"(device|map_location)_?\d*$")  # how names of parameters and variables for devices end
 # without CUDA, fork_rng saves the states of no device for "cuda", and raises for "cpu"
 _FORKS = ("torch.fork_rng", "device_type")
@@ -599,7 +600,7 @@ def _alternatives(value: ast.expr) -> list[ast.expr]:
 def _taken_as_device(node: ast.AST) -> list[ast.expr]:
     """Return the values that a call, an argument, a default or an assignment takes as a device."""
     match node:
-        case ast.Call(ast.Attribute(_, name) as func, [first, *_]) if name == "to" or chain_of(func) == "torch.device":
+        case ast.Call(ast.Attribute(_, name) as func, [first, *_]) if name == "to" or chain_of(func) in _TAKING:
             return [first]
         case ast.Call(ast.Attribute(_, "add_argument" | "add_option"), [*names], keywords) if any(
             isinstance(name, ast.Constant) and _TAKER.search(str(name.value)) for name in names

@@ -25,7 +25,7 @@ from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import chain_of, is_same
 from torchmigrate.syntax.scope import Scope
-from torchmigrate.torch_api.names import DTYPE_WORDS
+from torchmigrate.torch_api.names import DTYPE_WORDS, HALVES, SINGLES
 
 _MOVES = ("cuda", "to")
 
@@ -47,11 +47,27 @@ def moved_array(context: RuleContext) -> Iterator[Finding]:
     item: ast.AST = moving
     while isinstance(up := module.parent(item), ast.Subscript) and up.value is item:
         item = up
-    cast = module.parent(up) if isinstance(up, ast.Attribute) and up.attr == "float" else None
-    if isinstance(cast, ast.Call) and cast.func is up and not (cast.args or cast.keywords):
-        (_, after), (_, end), (_, last) = map(module.span, (made, item, cast))
-        edits = [Edit(after, after, ".float()"), Edit(end, last, "")]
+    cast = module.parent(up) if isinstance(up, ast.Attribute) else None
+    if isinstance(cast, ast.Call) and cast.func is up and _makes_narrow(module, cast):
+        (_, after), (_, end), (start, last) = map(module.span, (made, item, cast))
+        moved = module.text(cast)[end - start :].strip().removeprefix("\\").strip()
+        edits = [Edit(after, after, moved), Edit(end, last, "")]
         yield context.fix(edits, _where_cuda_is_named(module))
+
+
+def _makes_narrow(module: SemanticModel, cast: ast.Call) -> bool:
+    """Return whether a call makes numbers that MPS has of float64: `.float()`, `.type(torch.float32)`."""
+    match cast:
+        case ast.Call(ast.Attribute(attr="float" | "half"), [], []):
+            return True
+        case ast.Call(ast.Attribute(attr="type" | "to"), [dtype], []) | ast.Call(
+            ast.Attribute(attr="type" | "to"), [], [ast.keyword("dtype", dtype)]
+        ):
+            return module.resolve(dtype) in _NARROW
+    return False
+
+
+_NARROW = {*SINGLES, *HALVES}
 
 
 def _where_cuda_is_named(module: SemanticModel) -> Safety:
@@ -192,6 +208,40 @@ def _given_cpu(module: SemanticModel, name: str, scope: Scope) -> bool:
 
 def _names(node: ast.expr) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def type_of_another(context: RuleContext) -> Iterator[Finding]:
+    """Make `x.type(y.type())` `x.type_as(y)`; report a type's name that is handed on in a file that casts to such."""
+    module, inner = context.module, context.call
+    if inner is None or inner.args or inner.keywords or not uses_torch(module):
+        return
+    match module.parent(inner):
+        case ast.Call(ast.Attribute(attr="type"), [given], []) as cast if given is inner:
+            safety = _where_cuda_is_named(module)
+            yield context.rewrite("$x.type($y.type())", "$x.type_as($y)", cast, safety) or context.note()
+        case ast.Assign() | ast.keyword() if _casts_to_a_name(module):
+            yield context.note(_HANDED_ON)
+        case ast.Call(ast.Name("print" | "str" | "type") | ast.Attribute(attr="format")):
+            return
+        case ast.Call(_, args) if inner in args and _casts_to_a_name(module):
+            yield context.note(_HANDED_ON)
+
+
+_HANDED_ON = (
+    "on MPS this is 'torch.mps.FloatTensor', which `.type(...)` takes for no type: hand on the tensor, and call "
+    "`.type_as(...)`"
+)
+
+
+@query
+def _casts_to_a_name(module: SemanticModel) -> bool:
+    """Return whether a file casts to a type that a variable holds: `x.type(dtype)`."""
+    for node in module.nodes:
+        match node:
+            case ast.Call(ast.Attribute(attr="type"), [ast.Name() as name], []):
+                if module.resolve(name, module.scope(name)) is None:
+                    return True
+    return False
 
 
 _DROPS = re.compile("[Dd]rop_?([Oo]ut|[Pp]ath)|^(rand_like|randn_like|rrelu|RReLU)$")
