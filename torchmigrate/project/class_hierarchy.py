@@ -47,6 +47,7 @@ class ClassHierarchy:
         self._index = index
         self._files: dict[str, Scopes | None] = {}
         self._own: dict[ast.ClassDef, bool] = {}
+        self._named: dict[str, list[Function]] = {}
 
     def meanings(self, place: Place, chain: str) -> Iterator[Meaning]:
         """Yield all that a dotted name may mean in a place."""
@@ -61,6 +62,17 @@ class ClassHierarchy:
                 elif found not in seen:
                     seen.add(found)
                     todo.append(found)
+
+    def named(self, name: str) -> list[Function]:
+        """Return the functions and methods of this name in all files of the project."""
+        if name not in self._named:
+            spelled = f"def {name}(".encode()
+            files = [
+                self.scopes(path) for path in sorted(self._index.files) if spelled in self._index.read_or_nothing(path)
+            ]
+            nodes = (node for scopes in files if scopes for node in ast.walk(scopes.module.node))
+            self._named[name] = [node for node in nodes if isinstance(node, FUNCTIONS) and node.name == name]
+        return self._named[name]
 
     def instances(self, place: Place, value: ast.expr) -> Iterator[Meaning]:
         """Yield the classes that a value may be an instance of: `NLL()`, or `make_loss()`, which returns one."""

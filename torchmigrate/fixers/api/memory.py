@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.api.amp import helper_class
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.fixers.hazard.mps import where_cuda_is_named
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import helper_function
@@ -58,11 +59,11 @@ def pin_memory(context: RuleContext) -> Iterator[Finding]:
 
 
 def non_blocking(context: RuleContext) -> Iterator[Finding]:
-    if context.call is None or not uses_torch(context.module):
+    if context.call is None or not uses_torch(context.module) or not context.module.facts.mentions_cuda:
         return
     for keyword in context.call.keywords:
         if keyword.arg == "non_blocking" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
-            yield context.replace(keyword.value, "accel.non_blocking()")
+            yield context.replace(keyword.value, "accel.non_blocking()", where_cuda_is_named(context.module))
 
 
 def manual_seed(context: RuleContext) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from torchmigrate.diagnostics.finding import Finding, Fix, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults, device_lists
 from torchmigrate.fixers.device.device_defaults import CLOSED, is_closed
-from torchmigrate.project.class_hierarchy import Place
+from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.helper_parts import device_position
 from torchmigrate.project.import_graph import reached
 from torchmigrate.semantic.device_expr import (
@@ -35,7 +35,7 @@ from torchmigrate.semantic.receiver import class_definition
 from torchmigrate.semantic.references import helper_function, identifiers_in, reads_of, spelled, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leading_chain
-from torchmigrate.syntax.scope import Function
+from torchmigrate.syntax.scope import FUNCTIONS, Function
 from torchmigrate.torch_api.backends import having
 from torchmigrate.torch_api.libraries import FOREIGN
 from torchmigrate.torch_api.names import DEVICE_ARGUMENT
@@ -422,15 +422,28 @@ def _compared(context: RuleContext, call: ast.Call, device: Device, up: ast.Comp
 
 
 def _parameter_is_device(context: RuleContext, call: ast.Call, position: int) -> bool:
-    """Return whether the function of this file that is called has a parameter named device there."""
-    if not isinstance(call.func, ast.Name):
+    """Return whether the project's functions that may be called here have a parameter named device there.
+
+    A method of something that is not followed may be any method of its name.
+    """
+    hierarchy, place = context.module.facts.hierarchy, Place(str(context.module.path), context.scope)
+    chain = chain_of(call.func)
+    found = [*hierarchy.meanings(place, chain)] if chain else []
+    nodes: list[ast.AST | None] = [each.node if isinstance(each, Definition) else None for each in found]
+    if isinstance(call.func, ast.Attribute) and not any(isinstance(each, (Definition, str)) for each in found):
+        nodes = [*hierarchy.named(call.func.attr)]
+    return bool(nodes) and all(_takes_device(node, position) for node in nodes)
+
+
+def _takes_device(node: ast.AST | None, position: int) -> bool:
+    """Return whether a function, or the constructor of a class, has a parameter named device at a position."""
+    if isinstance(node, ast.ClassDef):
+        node = next((s for s in node.body if isinstance(s, FUNCTIONS) and s.name == "__init__"), None)
+    if not isinstance(node, FUNCTIONS):
         return False
-    found = context.scope.find(call.func.id)
-    target = found[1][0].node if found and len(found[1]) == 1 else None
-    if isinstance(target, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        names = [a.arg for a in (*target.args.posonlyargs, *target.args.args)]
-        return position < len(names) and bool(DEVICE_NAME.search(names[position]))
-    return False
+    names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+    names = names[1:] if names[:1] in (["self"], ["cls"]) else names
+    return position < len(names) and bool(DEVICE_NAME.search(names[position]))
 
 
 def device_string(context: RuleContext) -> Iterator[Finding]:

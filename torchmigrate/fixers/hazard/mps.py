@@ -52,7 +52,7 @@ def moved_array(context: RuleContext) -> Iterator[Finding]:
         (_, after), (_, end), (start, last) = map(module.span, (made, item, cast))
         moved = module.text(cast)[end - start :].strip().removeprefix("\\").strip()
         edits = [Edit(after, after, moved), Edit(end, last, "")]
-        yield context.fix(edits, _where_cuda_is_named(module))
+        yield context.fix(edits, where_cuda_is_named(module))
 
 
 def _makes_narrow(module: SemanticModel, cast: ast.Call) -> bool:
@@ -70,7 +70,7 @@ def _makes_narrow(module: SemanticModel, cast: ast.Call) -> bool:
 _NARROW = {*SINGLES, *HALVES}
 
 
-def _where_cuda_is_named(module: SemanticModel) -> Safety:
+def where_cuda_is_named(module: SemanticModel) -> Safety:
     """Return that a fix is safe in a file that mentions CUDA: another need not be about devices at all."""
     return Safety.SAFE if occurs_in_code(module.original, b"cuda") else Safety.UNSAFE
 
@@ -147,7 +147,7 @@ def _by_the_helper(context: RuleContext) -> Finding | None:
         case ast.Attribute(ast.Call(ast.Attribute(_, method))) if (
             method.islower() and context.module.facts.mentions_cuda
         ):
-            safety = _where_cuda_is_named(context.module)
+            safety = where_cuda_is_named(context.module)
             return context.rewrite("$x.double()", "accel.double($x)", safety=safety, message=_ON_THE_CPU)
     return None
 
@@ -213,11 +213,11 @@ def _names(node: ast.expr) -> set[str]:
 def type_of_another(context: RuleContext) -> Iterator[Finding]:
     """Make `x.type(y.type())` `x.type_as(y)`; report a type's name that is handed on in a file that casts to such."""
     module, inner = context.module, context.call
-    if inner is None or inner.args or inner.keywords or not uses_torch(module):
+    if inner is None or inner.args or inner.keywords or not (uses_torch(module) and module.facts.mentions_cuda):
         return
     match module.parent(inner):
         case ast.Call(ast.Attribute(attr="type"), [given], []) as cast if given is inner:
-            safety = _where_cuda_is_named(module)
+            safety = where_cuda_is_named(module)
             yield context.rewrite("$x.type($y.type())", "$x.type_as($y)", cast, safety) or context.note()
         case ast.Assign() | ast.keyword() if _casts_to_a_name(module):
             yield context.note(_HANDED_ON)
@@ -313,7 +313,7 @@ def _falling_back(context: RuleContext, name: str, call: ast.Call, lacks: str) -
         return None
     start, end = context.module.span(call if is_module else call.func)
     edits = [Edit(start, start, spell("accel.cpu_fallback(", spelled(context.module))), Edit(end, end, ")")]
-    return context.fix(edits, _where_cuda_is_named(context.module), f"{lacks}: {_FALLS_BACK}")
+    return context.fix(edits, where_cuda_is_named(context.module), f"{lacks}: {_FALLS_BACK}")
 
 
 # methods, what changes or makes tensors in place or without a tensor, has weights, or lacks a kernel on the CPU too
