@@ -34,7 +34,7 @@ _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _DOUBLE = "a float64 array of NumPy's goes to its device (line {}), which MPS refuses"
 _RAISES = "{}: the device comes to this, which raises on MPS"
 _DOUBLES = "float64 is the default dtype (line {}), which MPS refuses"
-_IDLE = "it guards nothing that would change"
+_IDLE = "it may stay as it is: what it guards does no harm either way"
 
 
 def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
