@@ -31,7 +31,7 @@ from torchmigrate.semantic.references import (
 )
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name, leaves_block
-from torchmigrate.syntax.scope import FUNCTIONS, Scope, function_scope
+from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, function_scope
 from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER, having
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
@@ -455,8 +455,37 @@ def _settled(context: RuleContext, parameters: ast.arguments, default: ast.AST) 
     owner = context.module.parent(parameters)
     if not isinstance(owner, (*FUNCTIONS, ast.Lambda)):
         return False
-    reads = reads_of(context.module, _parameter(parameters, default), function_scope(owner, context.scope))
-    return any(r.node is value for r in reads for value in _backends_given(context.module))
+    return _comes_to_start(context, owner, _parameter(parameters, default))
+
+
+def _comes_to_start(context: RuleContext, function: Function | ast.Lambda, name: str) -> bool:
+    """Return whether a parameter is given to what starts process groups, here or in a function of this file."""
+    module = context.module
+    todo: list[tuple[Function | ast.Lambda, str]] = [(function, name)]
+    for owner, parameter in todo:  # grows
+        for read in reads_of(module, parameter, function_scope(owner, context.scope)):
+            if any(read.node is value for value in _backends_given(module)):
+                return True
+            handed = _handed_to(module, read.node)
+            todo += [handed] if handed and handed not in todo else []
+    return False
+
+
+def _handed_to(module: SemanticModel, value: ast.AST) -> tuple[Function, str] | None:
+    """Return the function of this file that is called with a value, and its parameter for it."""
+    up = module.parent(value)
+    call = module.parent(up) if isinstance(up, ast.keyword) else up
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        return None
+    found = module.scope(call).find(call.func.id)
+    node = found[1][0].node if found and len(found[1]) == 1 else None
+    if not isinstance(node, FUNCTIONS):
+        return None
+    if isinstance(up, ast.keyword):
+        return (node, up.arg) if up.arg else None
+    names = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args)]
+    at = call.args.index(value) if value in call.args else len(names)
+    return (node, names[at]) if at < len(names) else None
 
 
 @query
@@ -473,13 +502,15 @@ def _backends_given(module: SemanticModel) -> list[ast.expr]:
 
 @query
 def _passes_nccl(module: SemanticModel) -> bool:
-    """Return whether "nccl" is in a tuple or is an argument, as in `mp.spawn(run, args=(size, "nccl"))`."""
+    """Return whether "nccl" is in a tuple, an argument or a default, as in `mp.spawn(run, args=(size, "nccl"))`."""
     for node in module.nodes:
         match node:
             case ast.Call(args=items) if _last(node) != "init_process_group":
                 pass
             case ast.Tuple(elts=items):
                 pass
+            case ast.arguments():
+                items = [d for d in (*node.defaults, *node.kw_defaults) if d and _BACKEND.search(_parameter(node, d))]
             case _:
                 continue
         if any(isinstance(item, ast.Constant) and item.value in _NCCL for item in items):
