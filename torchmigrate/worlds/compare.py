@@ -129,6 +129,7 @@ def faults(
         yield from _precision(world, old, new)
         yield from _halved(world, old, new, original)
         yield from _cast(world, old, new, original, dying)
+        yield from _unscaled(world, old, new, original)
         yield from _mapped(world, old, new, original)
         yield from _unfollowed(world, old, new)
         yield from _two_ways(world, old, new, original)
@@ -248,6 +249,20 @@ def _cast(world: World, old: Observations, new: Observations, original: Original
         knows_it = any(original.together(place[0], path) for path in own)
         if knows_it and not is_dying and (edits := new.edits(CAST, place)):
             words = f"the project uses {world.title} itself, without mixed precision, which this would turn on there"
+            yield Fault(edits, world, place, words)
+
+
+def _unscaled(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
+    """Yield mixed precision that would be on in programs whose gradient scaler stays CUDA's, and is off there."""
+    moved = {place for place, value in new.of(CAST) if world.kind in _types(value)}
+    scalers = {place: place in moved for place, value in new.of(CAST) if new.told.get((CAST, place)) and value}
+    for place in moved - scalers.keys():
+        before = old.get(CAST, place)
+        if before is None or world.kind in _types(before) or not (edits := new.edits(CAST, place)):
+            continue
+        beside = [is_moved for other, is_moved in scalers.items() if original.together(place[0], other[0])]
+        if beside and not any(beside):
+            words = f"the gradients' scaler stays CUDA's, and half precision would be on without it on {world.title}"
             yield Fault(edits, world, place, words)
 
 

@@ -27,6 +27,7 @@ from torchmigrate.worlds.observations import (
     LEGACY,
     MAPPED,
     REFUSAL,
+    SCALER,
     Observations,
     Place,
     device_of,
@@ -344,7 +345,8 @@ class External(ABC):
         is_off = enabled.only([Const(False, bool)]) == enabled
         made = NOTHING if is_off else devices(given)
         is_scaler = name.endswith(("GradScaler", "grad_scaler"))
-        self._note(CAST, call, made.only(a for a in made if not is_scaler or a != Device("cpu")))
+        words = SCALER if is_scaler else ""
+        self._note(CAST, call, made.only(a for a in made if not is_scaler or a != Device("cpu")), words)
         return UNKNOWN
 
     def _helper(self, name: str, call: Call) -> Value:

@@ -27,6 +27,7 @@ GIVEN = "given"  # a device that the user may name
 NARROWED = "narrowed"  # what an edit compares with "cuda" that the original compared with "cpu"
 MAPPED = "mapped"  # a file that torch loads to a device that it is told
 CAST = "cast"  # mixed precision that may be enabled, or a scaler for it: the devices that it is for
+SCALER = "scaler"  # what is said of such a scaler
 HALVED = "halved"  # a type of half precision
 BRANCH = "branch"  # how a test comes out
 FALLBACK = "fallback"  # how a test comes out that only chooses the CPU, with what of its choice nobody knows
