@@ -216,8 +216,10 @@ def type_of_another(context: RuleContext) -> Iterator[Finding]:
     if inner is None or inner.args or inner.keywords or not (uses_torch(module) and module.facts.mentions_cuda):
         return
     match module.parent(inner):
-        case ast.Call(ast.Attribute(attr="type"), [given], []) as cast if given is inner:
-            safety = where_cuda_is_named(module)
+        case ast.Call(ast.Attribute(made, "type"), [given], []) as cast if given is inner:
+            # what is computed is a tensor; a name may hold a storage, which has no `type_as`
+            is_computed = isinstance(made, (ast.Compare, ast.BinOp, ast.UnaryOp))
+            safety = where_cuda_is_named(module) if is_computed else Safety.UNSAFE
             yield context.rewrite("$x.type($y.type())", "$x.type_as($y)", cast, safety) or context.note()
         case ast.Assign() | ast.keyword() if _casts_to_a_name(module):
             yield context.note(_HANDED_ON)
