@@ -44,9 +44,11 @@ def _here() -> torch.device:
     global _device
     if _device is None:
         wanted, _, index = _wanted().partition(":")
+        if not wanted and not _is_compiling() and torch.cuda.device_count():  # which keeps fork usable
+            wanted = "cuda"
         if not wanted and hasattr(torch, "accelerator"):  # from torch 2.6 on
             is_traced, api = torch.compiler.is_compiling(), torch.accelerator
-            there = api.is_available() if is_traced else api.device_count()  # counting devices keeps fork usable
+            there = api.is_available() if is_traced else api.device_count()
             wanted = str(api.current_accelerator()) if there else "cpu"
         homes = {kind: getattr(torch.backends if kind == "mps" else torch, kind, None) for kind in _KINDS}
         found = (kind for kind, home in homes.items() if home and home.is_available())
@@ -60,7 +62,9 @@ def _here() -> torch.device:
 def _found() -> torch.device:
     """Return the accelerator that is here, or the CPU; TORCH_ACCEL_DEVICE picks one."""
     wanted, _, index = _wanted().partition(":")
-    if not wanted and hasattr(torch, "accelerator"):  # torch >= 2.6; counting devices keeps fork usable
+    if not wanted and torch.cuda.device_count():  # which keeps fork usable
+        wanted = "cuda"
+    if not wanted and hasattr(torch, "accelerator"):  # torch >= 2.6
         wanted = str(torch.accelerator.current_accelerator()) if torch.accelerator.device_count() else "cpu"
     if int(index or 0) > 0:
         getattr(torch, wanted).set_device(int(index))
@@ -131,7 +135,7 @@ def _ask(name: str, device: Any, default: Any) -> Any:
 
 
 def is_available() -> bool:
-    """Return whether there is an accelerator; on CUDA torch.cuda's, which also ends the time to hide devices."""
+    """Return whether there is an accelerator; on CUDA torch.cuda is asked, which starts CUDA as it always did."""
     return torch.cuda.is_available() if _here().type == "cuda" else _here().type != "cpu"
 
 
@@ -582,9 +586,9 @@ def autocast(enabled: bool = True, dtype: Any = None, cache_enabled: Any = None)
 
 
 def scaler_type() -> str:
-    """Return the type for GradScaler, "cuda" (disabled there) where an old torch has none."""
+    """Return the type for GradScaler, "cuda" (disabled there) on the CPU and old MPS."""
     kind = _here().type
-    return "cuda" if _version < {"cpu": (2, 3), "mps": (2, 8)}.get(kind, (0,)) else kind
+    return "cuda" if kind == "cpu" or (kind == "mps" and _version < (2, 8)) else kind
 
 
 _BaseScaler: Any = getattr(getattr(torch, "amp", None), "GradScaler", object)  # from torch 2.3 on
@@ -600,7 +604,7 @@ class _Scaler(_BaseScaler):  # type: ignore[misc]
 
 
 def grad_scaler(*args: Any, **options: Any) -> Any:
-    """Return torch.amp.GradScaler; disabled where an old torch has none for the device."""
+    """Return torch.amp.GradScaler; disabled on the CPU and old MPS, as torch.cuda's."""
     kind = scaler_type()
     wanted = args[4] if len(args) > 4 else options.get("enabled", True)
     options["enabled"] = wanted and kind == _here().type

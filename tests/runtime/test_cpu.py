@@ -266,27 +266,32 @@ def losses_with(scaler):
 
 
 @SCALER_OF_THE_CPU
-def test_the_scaler_is_enabled_and_changes_no_loss():
-    """Programs read the scale and save it: a disabled scaler's state is empty, and CUDA refuses to load that."""
+def test_the_scaler_is_disabled_as_that_of_cuda_was():
+    """An enabled one skips steps once its scale has grown too far, and refuses optimizers without gradients."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         scaler = accel.grad_scaler(65536.0, 2.0, 0.5, 2000, True)
-        other = torch.amp.GradScaler(accel.scaler_type())
-    (losses, weights), (plain, expected) = losses_with(scaler), losses_with(accel.grad_scaler(enabled=False))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "enabled, but CUDA is not available. Disabling"
+        others = torch.cuda.amp.GradScaler(), torch.amp.GradScaler(accel.scaler_type())
+    for other in others:
+        assert (scaler.is_enabled(), scaler.get_scale(), scaler.state_dict()) == (False, 1.0, {})
+        assert (other.is_enabled(), other.get_scale(), other.state_dict()) == (False, 1.0, {})
+    (losses, weights), (plain, expected) = losses_with(scaler), losses_with(others[0])
     assert losses == plain
     assert all(map(torch.equal, weights, expected))
-    assert scaler.get_scale() == scaler.state_dict()["scale"] == 65536.0
-    other.load_state_dict(scaler.state_dict())
-    assert other.state_dict() == scaler.state_dict()
+    scaler.step(torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1))
+    scaler.load_state_dict({"scale": 8.0})
+    assert scaler.get_scale() == 1.0
 
 
 @SCALER_OF_THE_CPU
 def test_a_checkpoint_of_a_disabled_scaler_is_resumed():
-    """The CPU's had one before the migration, and `{}` in its checkpoints; an enabled one of torch's refuses that."""
+    """A Mac's had one before the migration, and `{}` in its checkpoints; an enabled one of torch's refuses that."""
     assert torch.amp.GradScaler("cpu", enabled=False).state_dict() == {}
     with pytest.raises(RuntimeError, match="disabled instance"):
         torch.amp.GradScaler("cpu").load_state_dict({})
-    scaler = accel.grad_scaler(1024.0)
+    scaler = accel._Scaler("cpu", 1024.0)
     scaler.load_state_dict({})
     assert isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled() and scaler.get_scale() == 1024.0
     scaler.load_state_dict({**scaler.state_dict(), "scale": 8.0})

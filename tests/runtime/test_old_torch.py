@@ -59,7 +59,7 @@ import accel
 sys.modules["torch"] = torch
 def scaled():
     scaler = accel.grad_scaler()
-    assert scaler.is_enabled() == ("amp.GradScaler" not in {gone})
+    assert not scaler.is_enabled()
 @accel.custom_fwd
 def forward(ctx, x):
     return x

@@ -152,6 +152,15 @@ def test_what_comes_after_two_devices_met_is_judged_by_what_guards_it() -> None:
     assert "W4 xpu" in rules(guarded, let_through)
 
 
+@pytest.mark.parametrize(("named", "broken"), [("os.getenv('RUN_ON') or 'cpu'", set()), ("'cuda'", {"W4 mps"})])
+def test_what_a_user_names_is_no_literal_that_a_guard_lets_through(named: str, broken: set[str]) -> None:
+    chosen = f"import os\nimport torch\nif not torch.cuda.is_available():\n    raise ValueError('no')\nx = {named}\n"
+    before = Project({"main.py": chosen + 'print("s1", torch.ones(2, device=x).device)\n'}, env={"RUN_ON": "cuda"})
+    after = before.files["main.py"].replace("torch.cuda.is_available()", "torch.accelerator.is_available()")
+    found = {f"{f.rule} {f.world}" for f in faults(before, Project({"main.py": after}, env=before.env))}
+    assert found & {"W4 mps"} == broken
+
+
 def test_a_second_place_that_needs_cuda_breaks_nothing() -> None:
     """The migrated program gets further than the original, up to what stays."""
     before = 'import torch\nprint("s1", torch.zeros(2).cuda().device)\nprint("s2", torch.ones(2).cuda().device)\n'

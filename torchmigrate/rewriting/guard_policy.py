@@ -566,7 +566,7 @@ def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRe
 
 def _leading(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:
     """Return the tests that let functions of the project run which move data, or tell them: `move(x, d.is_cuda)`."""
-    fixes = Inside(_span(f) for f in findings if f.fix and not f.guards and f.rule.startswith("device/"))
+    fixes = Inside(_span(f) for f in findings if f.fix and not f.guards and f.rule.startswith(("device/", "stream/")))
     calls = sorted(((*module.span(n), n) for n in module.nodes if isinstance(n, ast.Call)), key=lambda c: c[:2])
 
     def leads(region: GuardRegion) -> bool:
@@ -617,7 +617,13 @@ def _call_with(module: SemanticModel, node: ast.AST) -> ast.Call | None:
 
 
 def _changes(module: SemanticModel, call: ast.Call, fixes: Inside) -> bool:
-    """Return whether a call leads to a function of the file with one of the fixes, or to one of another for CUDA."""
+    """Return whether a call leads to a function of the file with one of the fixes, or to one of another for CUDA.
+
+    It calls that, or hands it on: `partial(cuda_timestamp, device=d)`.
+    """
+    handed = [f for arg in call.args if isinstance(arg, ast.Name) and (f := dominance.called(module, arg)) is not None]
+    if any(fixes.find(*module.span(each)) for each in handed):
+        return True
     own = dominance.called(module, call.func)
     named = _functions(module).get(last_name(call.func), ())
     called = [own] if own is not None else [f for f in named if isinstance(module.parent(f), ast.ClassDef)]

@@ -13,9 +13,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from six_worlds.running import Outcome, Project, lines_reached, run_everywhere, texts
+from six_worlds.running import Death, Outcome, Project, lines_reached, run, run_everywhere, texts
 
 SPEAKS_OF_CUDA = re.compile(r"\bcuda\b")
 PORTABLE = ("mps", "xpu", "npu")
@@ -88,13 +88,26 @@ def lines_before(before: Project, after: Project, file: str, line: int) -> set[i
     return set()
 
 
+def chose_cuda(after: Project, world: str, death: Death) -> bool:
+    """Return whether the user named CUDA (`RUN_ON=cuda`), and the program does not die there for who names the CPU."""
+
+    def other(text: str) -> str:
+        return "cpu" if text.partition(":")[0] == "cuda" else text
+
+    eased = replace(after, argv=tuple(map(other, after.argv)), env={k: other(v) for k, v in after.env.items()})
+    if eased == after:
+        return False
+    found = run(eased, world).death
+    return found is None or found.trail[-1:] != death.trail[-1:]
+
+
 def lets_cuda_through(before: Project, after: Project, world: str, old: Outcome, new: Outcome) -> bool:
     """Whether a migrated program dies of CUDA where the original did not.
 
     That is a place that the original passed alive, or one that it would not have reached, had it lived on.
     """
     death = new.death
-    if old.death is None or death is None or death.lacks != "cuda":
+    if old.death is None or death is None or death.lacks != "cuda" or chose_cuda(after, world, death):
         return False
     trail = [place for place in death.trail if place[0] in texts(before.files)]  # the helper's lines are no guard's
     if not trail:

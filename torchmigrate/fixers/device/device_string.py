@@ -658,13 +658,15 @@ def _is_asked_nowhere(module: SemanticModel, name: str) -> bool:
 
 @query
 def _kept(module: SemanticModel) -> set[str]:
-    """Return the functions whose answers a variable, a parameter or an argument by name holds."""
+    """Return the functions whose answers a variable, a parameter or an argument holds, and that are not only told."""
     values = [v for s in module.scopes.statements if isinstance(s, (ast.Assign, ast.AnnAssign)) and (v := s.value)]
     for node in module.nodes:
         if isinstance(node, ast.arguments):
             values += [*node.defaults, *(v for v in node.kw_defaults if v is not None)]
         elif isinstance(node, ast.keyword):
             values.append(node.value)
+        elif isinstance(node, ast.Call) and last_name(node.func) not in {*_RECORDS, "str", "format"}:
+            values += node.args
     kept = (inner for value in values for inner in _alternatives(value))
     return {last_name(inner.func) for inner in kept if isinstance(inner, ast.Call)}
 
