@@ -44,15 +44,15 @@ def _here() -> torch.device:
     global _device
     if _device is None:
         wanted, _, index = _wanted().partition(":")
-        if not wanted and not _is_compiling() and torch.cuda.device_count():  # which keeps fork usable
-            wanted = "cuda"
         if not wanted and hasattr(torch, "accelerator"):  # from torch 2.6 on
             is_traced, api = torch.compiler.is_compiling(), torch.accelerator
-            there = api.is_available() if is_traced else api.device_count()
+            there = api.is_available() if is_traced else api.device_count()  # counting devices keeps fork usable
             wanted = str(api.current_accelerator()) if there else "cpu"
-        homes = {kind: getattr(torch.backends if kind == "mps" else torch, kind, None) for kind in _KINDS}
-        found = (kind for kind, home in homes.items() if home and home.is_available())
-        _device = torch.device(wanted or next(found, "cpu"))
+        for kind in _KINDS:
+            home = getattr(torch.backends if kind == "mps" else torch, kind, None)
+            asks = getattr(home, "device_count" if home is torch.cuda else "is_available", bool)
+            wanted = wanted or (kind if asks() else "")
+        _device = torch.device(wanted or "cpu")
         if int(index or 0) > 0:
             getattr(torch, wanted).set_device(int(index))
     return _device
@@ -62,15 +62,14 @@ def _here() -> torch.device:
 def _found() -> torch.device:
     """Return the accelerator that is here, or the CPU; TORCH_ACCEL_DEVICE picks one."""
     wanted, _, index = _wanted().partition(":")
-    if not wanted and torch.cuda.device_count():  # which keeps fork usable
-        wanted = "cuda"
-    if not wanted and hasattr(torch, "accelerator"):  # torch >= 2.6
+    if not wanted and hasattr(torch, "accelerator"):  # torch >= 2.6; counting devices keeps fork usable
         wanted = str(torch.accelerator.current_accelerator()) if torch.accelerator.device_count() else "cpu"
     if int(index or 0) > 0:
         getattr(torch, wanted).set_device(int(index))
     for kind in _KINDS:
         home = getattr(torch.backends if kind == "mps" else torch, kind, None)
-        wanted = wanted or (kind if home and home.is_available() else "")
+        asks = getattr(home, "device_count" if home is torch.cuda else "is_available", bool)
+        wanted = wanted or (kind if asks() else "")
     return torch.device(wanted or "cpu")
 
 

@@ -138,6 +138,15 @@ def test_resolution(monkeypatch, accelerator):
         assert runtime.device_type() == "mps"
 
 
+def test_before_torch_2_6_cudas_devices_are_counted_which_keeps_fork_usable(monkeypatch):
+    import torch
+
+    monkeypatch.delattr(torch, "accelerator")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: pytest.fail("it starts CUDA, for the children too"))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert runtime.device_type() == "cuda"
+
+
 def test_a_cuda_build_without_a_gpu_is_a_cpu(monkeypatch):
     import torch
 
