@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.project.import_graph import reached
 from torchmigrate.semantic.device_expr import Device, is_beside_cpu
 from torchmigrate.semantic.library_use import is_imported
 from torchmigrate.semantic.model import SemanticModel, query
@@ -58,7 +59,7 @@ def _asks_for_main(statement: ast.If) -> bool:
 
 
 def probes_already(context: RuleContext) -> bool:
-    """Return whether the module asks for CUDA at import already."""
+    """Return whether the module asks for CUDA at import already, itself or in what it calls of its own."""
     return _probes_at_import(context.module)
 
 
@@ -66,9 +67,13 @@ def probes_already(context: RuleContext) -> bool:
 def _probes_at_import(module: SemanticModel) -> bool:
     if _QUESTIONS.isdisjoint(identifiers(module)):
         return False
+    defined = {s.name: s for s in module.tree.body if isinstance(s, (*FUNCTIONS, ast.ClassDef))}
     run = (s for s in module.tree.body if not isinstance(s, (*FUNCTIONS, ast.ClassDef)))
     run = (s for s in run if not (isinstance(s, ast.If) and _asks_for_main(s)))
-    return any(not _QUESTIONS.isdisjoint(identifiers_in(module, statement)) for statement in run)
+    names = {name for statement in run for name in identifiers_in(module, statement)}
+    return not _QUESTIONS.isdisjoint(
+        reached(names, lambda name: identifiers_in(module, defined[name]) if name in defined else ())
+    )
 
 
 def _asks_already(context: RuleContext, node: ast.AST) -> bool:

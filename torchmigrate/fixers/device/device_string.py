@@ -601,8 +601,10 @@ def _given_as_devices(module: SemanticModel) -> set[str]:
 
 
 def _alternatives(value: ast.expr) -> list[ast.expr]:
-    """Return the expressions of which one is what a choice gives: the arms of a conditional, the operands of `or`."""
+    """Return the expressions of which one is what a value gives: the arms of a choice, what a lambda returns."""
     match value:
+        case ast.Lambda(_, body):
+            return _alternatives(body)
         case ast.IfExp(_, body, orelse):
             return _alternatives(body) + _alternatives(orelse)
         case ast.BoolOp(_, operands):
@@ -638,7 +640,7 @@ def _returned(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST)
     name = function.name if function else ""
     is_device = re.search(r"device|dev$", name, re.I) or _flows_to_device(context, name)
     is_choice = function in _returning_cpu(context.module)
-    if is_device or (is_choice and (_is_asked_nowhere(context.module, name) or name in _kept(context.module))):
+    if is_device or (is_choice and (_is_asked_nowhere(context.module, function) or name in _kept(context.module))):
         yield replaced(context, whole, device, typed=False)
     else:
         yield replaced(context, whole, device, False, Safety.UNSAFE, "what this returns may not be a device")
@@ -651,9 +653,15 @@ def _returning_cpu(module: SemanticModel) -> set[Function | None]:
     return {module.function(s) for s in returned if s.value is not None and is_cpu(module, s.value)}
 
 
-def _is_asked_nowhere(module: SemanticModel, name: str) -> bool:
-    """Return whether nothing in the project is seen to get what a function returns: no use of it can go wrong."""
-    return name not in _asked(module) and not is_imported(module)
+def _is_asked_nowhere(module: SemanticModel, function: Function | None) -> bool:
+    """Return whether nothing in the project is seen to get what a function returns: no use of it can go wrong.
+
+    A method is an attribute wherever it is called.
+    """
+    if function is None:
+        return False
+    is_method = isinstance(module.parent(function), ast.ClassDef)
+    return function.name not in _asked(module)[is_method] and not is_imported(module)
 
 
 @query
@@ -672,9 +680,10 @@ def _kept(module: SemanticModel) -> set[str]:
 
 
 @query
-def _asked(module: SemanticModel) -> set[str]:
-    """Return the names that the file reads, also as an attribute."""
-    return {last_name(node) for node in module.nodes if isinstance(node, (ast.Name, ast.Attribute))}
+def _asked(module: SemanticModel) -> tuple[set[str], set[str]]:
+    """Return the names that the file reads, and those that it reads as an attribute."""
+    attributes = {node.attr for node in module.nodes if isinstance(node, ast.Attribute)}
+    return attributes | {node.id for node in module.nodes if isinstance(node, ast.Name)}, attributes
 
 
 _RECORDS = {"save", "dump", "dumps", "log", "write", "print", "assertEqual"}
