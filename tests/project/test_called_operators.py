@@ -203,3 +203,60 @@ def test_a_finding_names_the_file_and_line_that_makes_float64(tmp_path: Path) ->
     held = "metrics.py, line 3: the device comes to this, which raises on MPS"
     assert f"(left alone: {held})" in found.findings[0].message
     assert found.findings[0].held == held
+
+
+# ---- what torch.jit.script compiles can call no helper
+
+SCRIPTED = {
+    "models.py": """import torch
+class Head(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.zeros(1, device="cuda")
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = Head()
+    def forward(self, x):
+        return self.head(self.moved(x))
+    def moved(self, x):
+        return x.cuda()
+    @torch.jit.ignore
+    def load(self, x):
+        return x.cuda(0)
+class Other(torch.nn.Module):
+    def forward(self, x):
+        return x.cuda()
+""",
+    "export.py": """import torch
+from models import Net
+def inner(x):
+    return x.cuda()
+@torch.jit.script
+def outer(x):
+    return inner(x)
+def plain(x):
+    return outer(x.cuda())
+net = Net()
+torch.jit.script(net).save("net.pt")
+""",
+}
+
+
+def test_what_torchscript_compiles_stays_over_files(tmp_path: Path) -> None:
+    after = texts_after(write_tree(tmp_path, SCRIPTED))
+    models, export = after["models.py"], after["export.py"]
+    assert models.count('device="cuda"') == 1
+    assert "def moved(self, x):\n        return x.cuda()\n" in models
+    assert "return x.to(accel.device(0))" in models
+    assert models.endswith(
+        "class Other(torch.nn.Module):\n    def forward(self, x):\n        return x.to(accel.device())\n"
+    )
+    assert "def inner(x):\n    return x.cuda()\n" in export
+    assert "return outer(x.to(accel.device()))" in export
+
+
+def test_without_a_compiler_the_same_is_rewritten(tmp_path: Path) -> None:
+    plain = SCRIPTED["export.py"].replace("torch.jit.script(net)", "torch.jit.trace(net, None)")
+    files = {**SCRIPTED, "export.py": plain.replace("@torch.jit.script\n", "")}
+    after = texts_after(write_tree(tmp_path, files))
+    assert "cuda" not in after["models.py"] + after["export.py"]

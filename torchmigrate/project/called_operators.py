@@ -1,6 +1,7 @@
-"""Operators that not every device has: which functions and classes of a project call one, directly or through others.
+"""Calls followed over the files of a project: to operators that not every device has, and on from what is scripted.
 
-These are the operators that the project compiles, and what makes float64, which MPS refuses.
+The operators are those that the project compiles, and what makes float64, which MPS refuses. What torch.jit.script
+compiles can call no helper.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 import ast
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torchmigrate.project.class_hierarchy import ClassHierarchy, Definition, Place
-from torchmigrate.project.import_graph import DOUBLE, EXTENSION, module_stem
+from torchmigrate.project.import_graph import DOUBLE, EXTENSION, SCRIPTING, module_stem
 from torchmigrate.syntax.resolver import chain_of, last_name
-from torchmigrate.syntax.scope import Binding, children, walk
+from torchmigrate.syntax.scope import FUNCTIONS, Binding, Scopes, children, walk
 from torchmigrate.torch_api.libraries import OPERATORS
 
 if TYPE_CHECKING:
@@ -202,3 +203,105 @@ def _says(node: ast.AST, device: str) -> bool:
         case ast.Name(word) | ast.Attribute(_, word) | ast.Constant(str(word)):
             return device in word.lower()
     return False
+
+
+_SCRIPTS = {f"torch.jit.{name}" for name in ("script", "script_method", "script_if_tracing", "export")}
+_NOT_COMPILED = {"torch.jit.ignore", "torch.jit.unused"}
+
+
+class _Compiled(NamedTuple):
+    """A function that is compiled, or a class whose object is, with the class around a method."""
+
+    found: Definition
+    owner: ast.ClassDef | None = None
+
+
+def scripted(index: ImportIndex, hierarchy: ClassHierarchy) -> Mapping[str, frozenset[str]]:
+    """Return the compiled functions of each file: `f`, `Model.forward`.
+
+    They are decorated, or handed to torch.jit.script, or called by those. Of an object, `forward` is compiled, with the
+    methods that it calls and the modules that its class makes.
+    """
+    found: dict[str, set[str]] = {}
+    todo = [
+        each
+        for path in sorted(index.holding(SCRIPTING))
+        if (scopes := hierarchy.scopes(path)) is not None
+        for each in _named(hierarchy, path, scopes)
+    ]
+    for each in todo:  # grows
+        definition, owner = each
+        node = definition.node
+        if isinstance(node, FUNCTIONS):
+            if _has(hierarchy, definition, _NOT_COMPILED):
+                continue
+            found.setdefault(definition.place.path, set()).add(f"{owner.name}.{node.name}" if owner else node.name)
+            onward = _called(hierarchy, definition, owner)
+        else:
+            onward = _of_object(hierarchy, definition)
+        todo += [new for new in onward if new not in todo]
+    return {path: frozenset(names) for path, names in found.items()}
+
+
+def _named(hierarchy: ClassHierarchy, path: str, scopes: Scopes) -> Iterator[_Compiled]:
+    """Yield what a file decorates for the compiler, or hands to it."""
+    for statement in scopes.statements:
+        place = Place(path, scopes.scope_of[statement])
+        if isinstance(statement, FUNCTIONS):
+            if _has(hierarchy, Definition(statement, place), _SCRIPTS):
+                yield _Compiled(Definition(statement, place), _class_around(scopes, statement))
+            continue
+        if isinstance(statement, ast.ClassDef):
+            continue
+        for call in (n for n in walk(statement) if isinstance(n, ast.Call) and n.args):
+            if _means(hierarchy, place, call.func, _SCRIPTS):
+                given = [*hierarchy.meanings(place, chain)] if (chain := chain_of(call.args[0])) else []
+                given += hierarchy.instances(place, call.args[0])
+                yield from (_Compiled(each) for each in given if isinstance(each, Definition))
+
+
+def _class_around(scopes: Scopes, node: ast.stmt) -> ast.ClassDef | None:
+    up = scopes.parent.get(node)
+    return up if isinstance(up, ast.ClassDef) else None
+
+
+def _has(hierarchy: ClassHierarchy, definition: Definition, decorators: set[str]) -> bool:
+    """Return whether a function has one of these decorators."""
+    listed = getattr(definition.node, "decorator_list", [])
+    return any(_means(hierarchy, definition.place, getattr(d, "func", d), decorators) for d in listed)
+
+
+def _means(hierarchy: ClassHierarchy, place: Place, node: ast.expr, names: set[str]) -> bool:
+    chain = chain_of(node)
+    return chain is not None and any(m in names for m in hierarchy.meanings(place, chain) if isinstance(m, str))
+
+
+def _called(hierarchy: ClassHierarchy, definition: Definition, owner: ast.ClassDef | None) -> Iterator[_Compiled]:
+    """Yield the functions that a function calls, and the methods of its own object."""
+    for call in (n for n in ast.walk(definition.node) if isinstance(n, ast.Call)):
+        chain = chain_of(call.func) or ""
+        if owner is not None and chain.startswith("self.") and chain.count(".") == 1:
+            yield from _methods(owner, definition.place, chain.removeprefix("self."))
+        elif chain:
+            meant = (m for m in hierarchy.meanings(definition.place, chain) if isinstance(m, Definition))
+            yield from (_Compiled(m) for m in meant if isinstance(m.node, FUNCTIONS))
+
+
+def _of_object(hierarchy: ClassHierarchy, definition: Definition) -> Iterator[_Compiled]:
+    """Yield `forward` of an object's class, and the classes of the project that its constructor makes objects of."""
+    owner = definition.node
+    if not isinstance(owner, ast.ClassDef):
+        return
+    yield from _methods(owner, definition.place, "forward")
+    for start in _methods(owner, definition.place, "__init__"):
+        for call in (n for n in ast.walk(start.found.node) if isinstance(n, ast.Call)):
+            chain = chain_of(call.func)
+            meant = hierarchy.meanings(definition.place, chain) if chain else ()
+            yield from (_Compiled(m) for m in meant if isinstance(m, Definition) and isinstance(m.node, ast.ClassDef))
+
+
+def _methods(owner: ast.ClassDef, place: Place, name: str) -> Iterator[_Compiled]:
+    """Yield the methods of a class by a name."""
+    for node in owner.body:
+        if isinstance(node, FUNCTIONS) and node.name == name:
+            yield _Compiled(Definition(node, place), owner)

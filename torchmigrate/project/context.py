@@ -15,7 +15,7 @@ from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError
 from torchmigrate.config.settings import Settings
 from torchmigrate.project import discovery, helper_file, packaging, process_facts
-from torchmigrate.project.called_operators import CompiledOperators, DoubleMakers
+from torchmigrate.project.called_operators import CompiledOperators, DoubleMakers, scripted
 from torchmigrate.project.class_hierarchy import ClassHierarchy
 from torchmigrate.project.helper_file import NAMES, PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import Components, Import, ImportIndex
@@ -71,6 +71,11 @@ class ProjectContext:
     def compiled(self) -> CompiledOperators:
         """Return what the project compiles for CUDA, which is followed over its files on demand."""
         return CompiledOperators(self.index, self.hierarchy)
+
+    @cached_property
+    def scripted(self) -> Mapping[str, frozenset[str]]:
+        """Return the functions that torch.jit.script compiles, by file."""
+        return scripted(self.index, self.hierarchy)
 
     @cached_property
     def doubles(self) -> DoubleMakers:

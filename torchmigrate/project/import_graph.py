@@ -28,11 +28,25 @@ DOUBLE = b".double("  # a file with it makes float64
 MOCKS = b"mock", b"monkeypatch"  # a file with one of these may replace functions of torch's in a test
 SEARCH_PATHS = b"sys.path", b"sys import"  # a file with one of these may change where imports are looked for
 COMPUTED_NAMES = b"import_module", b"__import__", b"hydra.utils", b"pydoc"  # may import what no statement names
+SCRIPTING = b"jit"  # without this, nothing is TorchScript
 COMPILING = b"compile", b"dynamo", b"torch.export"  # without these, nothing is compiled
 _INSTALLED = sys.stdlib_module_names | BUILT_ON_TORCH | {"numpy"}
 CUDA = b"cuda"
 PARALLEL = b"DataParallel"
-WORDS = SETTER, *TF32, *BACKENDS, EXTENSION, DOUBLE, *MOCKS, *SEARCH_PATHS, *COMPUTED_NAMES, *COMPILING, CUDA, PARALLEL
+WORDS = (
+    SETTER,
+    *TF32,
+    *BACKENDS,
+    EXTENSION,
+    DOUBLE,
+    SCRIPTING,
+    *MOCKS,
+    *SEARCH_PATHS,
+    *COMPUTED_NAMES,
+    *COMPILING,
+    CUDA,
+    PARALLEL,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
     return findings
 
 
+_SCRIPTED = "TorchScript compiles this function, and cannot compile the helper"
 _OWN = "`{}` asks for CUDA alone, and stays"
 _SIBLING = "`{}` is about CUDA, beside `{}`"
 _LACKING = "it refuses what is implemented for CUDA alone"
@@ -70,6 +71,7 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     for statement in module.scopes.statements:
         if isinstance(statement, ast.If) and next(iter(fixes.find(*module.span(statement))), None):
             yield from _kept_arm(module, statement, held, fixes)
+    yield from ((span, _SCRIPTED) for span in _scripted(module))
     for block in _blocks_of_names(module):
         for node, name, sibling in _for_cuda(block):
             yield module.span(node), _SIBLING.format(name, sibling)
@@ -476,10 +478,21 @@ def _raisers(module: SemanticModel, findings: list[Finding]) -> list[tuple[Funct
     doubles = {} if module.facts.settings.unsafe_fixes else double_uses(module)
     found = [(function, at) for function, places in doubles.items() for at in places]
     for finding in findings:
-        if finding.raises and _is_to_do(finding):
+        if finding.raises and (_is_to_do(finding) or (finding.status is Status.LEFT and finding.blocks)):
             node = _expression(module, finding)
             found.append((module.function(node) if node else None, finding.start))
     return found
+
+
+def _scripted(module: SemanticModel) -> Iterator[Span]:
+    """Yield the bodies of the functions that torch.jit.script compiles."""
+    names = module.facts.scripted.get(str(module.path), frozenset()) if module.facts.files else frozenset()
+    for statement in module.scopes.statements if names else ():
+        if isinstance(statement, FUNCTIONS):
+            up = module.parent(statement)
+            name = f"{up.name}.{statement.name}" if isinstance(up, ast.ClassDef) else statement.name
+            if name in names:
+                yield module.span(statement.body[0])[0], module.span(statement)[1]
 
 
 def _is_to_do(finding: Finding) -> bool:

@@ -68,6 +68,7 @@ DTYPES: Mapping[str, str] = _DATA["dtypes"]
 MOVING_METHODS: frozenset[str] = frozenset(_DATA["tensors"]["leaving"])
 DTYPE_WORDS: frozenset[str] = frozenset(_DATA["tensors"]["dtypes"])
 DOUBLES: tuple[str, ...] = tuple(_DATA["tensors"]["doubles"])
+NO_FALLBACK: frozenset[str] = frozenset(_DATA["tensors"]["no-fallback"])
 SINGLES: tuple[str, ...] = tuple(_DATA["tensors"]["singles"])
 HALVES: tuple[str, ...] = tuple(_DATA["tensors"]["halves"])
 _HALF = frozenset(_DATA["tensors"]["half-flags"])

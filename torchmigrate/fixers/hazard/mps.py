@@ -25,7 +25,7 @@ from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import chain_of, is_same
 from torchmigrate.syntax.scope import Scope
-from torchmigrate.torch_api.names import DTYPE_WORDS, HALVES, SINGLES
+from torchmigrate.torch_api.names import DTYPE_WORDS, HALVES, NO_FALLBACK, SINGLES
 
 _MOVES = ("cuda", "to")
 
@@ -311,17 +311,14 @@ def _falling_back(context: RuleContext, name: str, call: ast.Call, lacks: str) -
     """Return the fix that computes on the CPU where the tensors are on MPS, or None if the call is no plain one."""
     is_module = name.startswith("torch.nn.") and name.rpartition(".")[2][0].isupper()
     is_spoiled = any(k.arg in ("out", "inplace", None) for k in call.keywords)
-    if not context.module.facts.mentions_cuda or is_spoiled or _NOT_PLAIN.match(name):
+    is_plain = name not in NO_FALLBACK and not name.startswith((".", "torch.distributions.", "torch.nn.utils."))
+    if not context.module.facts.mentions_cuda or is_spoiled or not is_plain:
         return None
     start, end = context.module.span(call if is_module else call.func)
     edits = [Edit(start, start, spell("accel.cpu_fallback(", spelled(context.module))), Edit(end, end, ")")]
     return context.fix(edits, where_cuda_is_named(context.module), f"{lacks}: {_FALLS_BACK}")
 
 
-# methods, what changes or makes tensors in place or without a tensor, has weights, or lacks a kernel on the CPU too
-_NOT_PLAIN = re.compile(
-    r"\.|torch\.(logspace|logit_|_int_mm|_scaled_mm|lobpcg|distributions\..*|nn\.MultiMarginLoss|nn\.utils\..*)$"
-)
 _FALLS_BACK = "what the helper is given comes to the CPU for it there, and goes back; elsewhere nothing changes"
 
 
