@@ -48,11 +48,10 @@ def _here() -> torch.device:
             is_traced, api = torch.compiler.is_compiling(), torch.accelerator
             there = api.is_available() if is_traced else api.device_count()  # counting devices keeps fork usable
             wanted = str(api.current_accelerator()) if there else "cpu"
-        for kind in _KINDS:
-            home = getattr(torch.backends if kind == "mps" else torch, kind, None)
-            asks = getattr(home, "device_count" if home is torch.cuda else "is_available", bool)
-            wanted = wanted or (kind if asks() else "")
-        _device = torch.device(wanted or "cpu")
+        homes = {kind: getattr(torch.backends if kind == "mps" else torch, kind, None) for kind in _KINDS}
+        asks: Any = {torch.cuda: "device_count"}
+        found = (kind for kind, home in homes.items() if home and getattr(home, asks.get(home, "is_available"))())
+        _device = torch.device(wanted or next(found, "cpu"))
         if int(index or 0) > 0:
             getattr(torch, wanted).set_device(int(index))
     return _device
@@ -67,9 +66,8 @@ def _found() -> torch.device:
     if int(index or 0) > 0:
         getattr(torch, wanted).set_device(int(index))
     for kind in _KINDS:
-        home = getattr(torch.backends if kind == "mps" else torch, kind, None)
-        asks = getattr(home, "device_count" if home is torch.cuda else "is_available", bool)
-        wanted = wanted or (kind if asks() else "")
+        home, asks = getattr(torch.backends if kind == "mps" else torch, kind, None), "is_available"
+        wanted = wanted or (kind if home and getattr(home, "device_count" if home is torch.cuda else asks)() else "")
     return torch.device(wanted or "cpu")
 
 

@@ -95,7 +95,7 @@ def test_one_that_is_opened_where_only_it_is_runs_there(
     (empty / "a.ipynb").write_bytes((here / "a.ipynb").read_bytes())
     assert [path.name for path in here.rglob("*.py")] == []
     printed = executed(empty / "a.ipynb")
-    assert len(printed) == count and printed[-1] == "cpu 0 65536.0\n"
+    assert len(printed) == count and printed[-1] == "cpu 0 1.0\n"
     nbformat.validate(nbformat.read(here / "a.ipynb", as_version=4))
 
 
