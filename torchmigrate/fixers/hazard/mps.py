@@ -49,8 +49,8 @@ def moved_array(context: RuleContext) -> Iterator[Finding]:
         item = up
     cast = module.parent(up) if isinstance(up, ast.Attribute) else None
     if isinstance(cast, ast.Call) and cast.func is up and _makes_narrow(module, cast):
-        (_, after), (_, end), (start, last) = map(module.span, (made, item, cast))
-        moved = module.text(cast)[end - start :].strip().removeprefix("\\").strip()
+        (_, after), (_, end), (_, last) = map(module.span, (made, item, cast))
+        moved = module.source.utf8[end:last].decode().strip().removeprefix("\\").strip()
         edits = [Edit(after, after, moved), Edit(end, last, "")]
         yield context.fix(edits, where_cuda_is_named(module))
 
