@@ -111,11 +111,12 @@ def beside_kin(module: SemanticModel, statement: str, last: ast.stmt | None, fol
 def _is_free(module: SemanticModel, block: list[_Import], at: int) -> bool:
     """Return whether the helper may be imported before an item of a block: torch is there, no `*` takes its name."""
     before = itertools.takewhile(lambda statement: statement is not block[at], module.tree.body)
-    has_torch = any(_names_torch(node) for node in before if isinstance(node, _Import))
+    has_torch = any(names_torch(node) for node in before if isinstance(node, _Import))
     return has_torch and all(node.names[0].name != "*" for node in block[at:])
 
 
-def _names_torch(node: _Import) -> bool:
+def names_torch(node: ast.Import | ast.ImportFrom) -> bool:
+    """Return whether an import is of torch, or of a module in it."""
     if isinstance(node, ast.ImportFrom):
         return not node.level and (node.module or "").partition(".")[0] == "torch"
     return any(alias.name.partition(".")[0] == "torch" for alias in node.names)

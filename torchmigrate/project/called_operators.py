@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torchmigrate.project.class_hierarchy import ClassHierarchy, Definition, Place
 from torchmigrate.project.import_graph import DOUBLE, EXTENSION, SCRIPTING, module_stem
 from torchmigrate.syntax.resolver import chain_of, last_name
-from torchmigrate.syntax.scope import FUNCTIONS, Binding, Scopes, children, walk
+from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scopes, children, own_nodes, walk
 from torchmigrate.torch_api.libraries import OPERATORS
 
 if TYPE_CHECKING:
@@ -235,12 +235,17 @@ def scripted(index: ImportIndex, hierarchy: ClassHierarchy) -> Mapping[str, froz
         if isinstance(node, FUNCTIONS):
             if _has(hierarchy, definition, _NOT_COMPILED):
                 continue
-            found.setdefault(definition.place.path, set()).add(f"{owner.name}.{node.name}" if owner else node.name)
+            found.setdefault(definition.place.path, set()).add(name_in_class(node, owner))
             onward = _called(hierarchy, definition, owner)
         else:
             onward = _of_object(hierarchy, definition)
         todo += [new for new in onward if new not in todo]
     return {path: frozenset(names) for path, names in found.items()}
+
+
+def name_in_class(function: Function, owner: ast.AST | None) -> str:
+    """Return a function's name with that of the class around it: `Model.forward`."""
+    return f"{owner.name}.{function.name}" if isinstance(owner, ast.ClassDef) else function.name
 
 
 def _named(hierarchy: ClassHierarchy, path: str, scopes: Scopes) -> Iterator[_Compiled]:
@@ -251,9 +256,7 @@ def _named(hierarchy: ClassHierarchy, path: str, scopes: Scopes) -> Iterator[_Co
             if _has(hierarchy, Definition(statement, place), _SCRIPTS):
                 yield _Compiled(Definition(statement, place), _class_around(scopes, statement))
             continue
-        if isinstance(statement, ast.ClassDef):
-            continue
-        for call in (n for n in walk(statement) if isinstance(n, ast.Call) and n.args):
+        for call in (n for n in own_nodes(statement) if isinstance(n, ast.Call) and n.args):
             if _means(hierarchy, place, call.func, _SCRIPTS):
                 given = [*hierarchy.meanings(place, chain)] if (chain := chain_of(call.args[0])) else []
                 given += hierarchy.instances(place, call.args[0])

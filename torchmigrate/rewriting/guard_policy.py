@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from torchmigrate.diagnostics.finding import Finding, Status
+from torchmigrate.project.called_operators import name_in_class
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.semantic import dominance, library_use
 from torchmigrate.semantic.device_expr import moves_data
@@ -488,11 +489,8 @@ def _scripted(module: SemanticModel) -> Iterator[Span]:
     """Yield the bodies of the functions that torch.jit.script compiles."""
     names = module.facts.scripted.get(str(module.path), frozenset()) if module.facts.files else frozenset()
     for statement in module.scopes.statements if names else ():
-        if isinstance(statement, FUNCTIONS):
-            up = module.parent(statement)
-            name = f"{up.name}.{statement.name}" if isinstance(up, ast.ClassDef) else statement.name
-            if name in names:
-                yield module.span(statement.body[0])[0], module.span(statement)[1]
+        if isinstance(statement, FUNCTIONS) and name_in_class(statement, module.parent(statement)) in names:
+            yield module.span(statement.body[0])[0], module.span(statement)[1]
 
 
 def _is_to_do(finding: Finding) -> bool:

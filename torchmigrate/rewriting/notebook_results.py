@@ -108,17 +108,12 @@ def _before_all_sections(
     A helper that is imported stays where the path to it is set.
     """
     imports = (n for n in module.tree.body if isinstance(n, (ast.Import, ast.ImportFrom)))
-    torch = next((n for n in imports if any(root == "torch" for root in _roots(n))), None)
+    torch = next((n for n in imports if import_edits.names_torch(n)), None)
     if torch is None or len({book.cell_at(e.start).number for e in edits}) == 1:
         return first_use
     if not alone and (_sets_paths(module, first_use) or any(_moves(module, book))):
         return first_use
     return min(first_use, book.cell_at(module.span(torch)[0]).end)
-
-
-def _roots(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-    return (name.partition(".")[0] for name in names)
 
 
 class _Own(NamedTuple):

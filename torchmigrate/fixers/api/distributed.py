@@ -16,7 +16,7 @@ from torchmigrate.fixers.device import device_defaults
 from torchmigrate.fixers.hazard.mps import names_device
 from torchmigrate.project.process_facts import starts_nccl
 from torchmigrate.semantic.device_expr import wrapped
-from torchmigrate.semantic.dominance import know_parents
+from torchmigrate.semantic.dominance import called, know_parents
 from torchmigrate.semantic.library_use import first_call, is_for_devices
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import parallel_classes
@@ -477,9 +477,8 @@ def _handed_to(module: SemanticModel, value: ast.AST) -> tuple[Function, str] | 
     call = module.parent(up) if isinstance(up, ast.keyword) else up
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         return None
-    found = module.scope(call).find(call.func.id)
-    node = found[1][0].node if found and len(found[1]) == 1 else None
-    if not isinstance(node, FUNCTIONS):
+    node = called(module, call.func)
+    if node is None:
         return None
     if isinstance(up, ast.keyword):
         return (node, up.arg) if up.arg else None

@@ -673,7 +673,7 @@ def _kept(module: SemanticModel) -> set[str]:
             values += [*node.defaults, *(v for v in node.kw_defaults if v is not None)]
         elif isinstance(node, ast.keyword):
             values.append(node.value)
-        elif isinstance(node, ast.Call) and last_name(node.func) not in {*_RECORDS, "str", "format"}:
+        elif isinstance(node, ast.Call) and last_name(node.func) not in _TELLING:
             values += node.args
     kept = (inner for value in values for inner in _alternatives(value))
     return {last_name(inner.func) for inner in kept if isinstance(inner, ast.Call)}
@@ -687,6 +687,7 @@ def _asked(module: SemanticModel) -> tuple[set[str], set[str]]:
 
 
 _RECORDS = {"save", "dump", "dumps", "log", "write", "print", "assertEqual"}
+_TELLING = {*_RECORDS, "str", "format"}
 
 
 def _dict_value(
