@@ -653,7 +653,7 @@ def test_a_helper_knows_of_torch_compile_where_one_may_compile_its_callers(
     tmp_path: Path, files: dict[str, str], copy: str, is_aware: bool
 ) -> None:
     text = write_plan(write_tree(tmp_path, files))[copy].decode()
-    assert ("is_compiling" in text, "lru_cache" in text) == (is_aware, not is_aware)
+    assert ("global _device" in text, "lru_cache" in text) == (is_aware, not is_aware)
 
 
 def test_a_program_that_begins_to_compile_gets_a_helper_that_knows(tmp_path: Path) -> None:
@@ -661,7 +661,33 @@ def test_a_program_that_begins_to_compile_gets_a_helper_that_knows(tmp_path: Pat
     assert "lru_cache" in (tmp_path / "accel.py").read_text() and checked(tmp_path) == {}
     (tmp_path / "run.py").write_text((tmp_path / "run.py").read_text() + "move = torch.compile(move)\n")
     assert [*checked(tmp_path)] == ["accel.py"]
-    assert "is_compiling" in write_plan(tmp_path)["accel.py"].decode() and checked(tmp_path) == {}
+    assert "global _device" in write_plan(tmp_path)["accel.py"].decode() and checked(tmp_path) == {}
+
+
+FORKS = "import multiprocessing as mp\nimport lib\nmp.Process(target=lib.move).start()\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "copy", "starts"),
+    [
+        ({"lib.py": MOVES}, "accel.py", True),
+        ({"lib.py": MOVES, "run.py": FORKS}, "accel.py", False),
+        ({"lib.py": MOVES, "run.py": FORKS.replace("Process", "spawn")}, "accel.py", True),
+        ({"a/run.py": MOVES, "b/run.py": FORKS.replace("lib", "os")}, "a/accel.py", True),
+        ({"lib.py": "from multiprocessing import Pool\n" + MOVES}, "accel.py", False),
+        (
+            {"lib.py": MOVES, "run.py": "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\nimport lib\n"},
+            "accel.py",
+            False,
+        ),
+    ],
+    ids=["nobody", "who imports it", "anew", "another program", "itself", "who chooses"],
+)
+def test_a_helper_starts_cuda_only_where_nothing_has_to_come_before(
+    tmp_path: Path, files: dict[str, str], copy: str, starts: bool
+) -> None:
+    text = write_plan(write_tree(tmp_path, files))[copy].decode()
+    assert ("accelerator.is_available()" in text, "device_count" in text) == (starts, not starts)
 
 
 def test_a_file_that_may_find_either_of_two_copies_finds_its_functions_in_both(tmp_path: Path) -> None:

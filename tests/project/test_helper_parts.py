@@ -266,7 +266,7 @@ def test_what_a_file_asks_while_it_is_loaded(code: str, is_once: bool) -> None:
 
 def test_one_file_that_asks_again_and_again_makes_all_remember() -> None:
     once, often = (used_by((HEAD + code).encode(), "accel") for code in ("accel.device()", "f(accel.device)"))
-    assert helper_parts.merged([once, often, {}]) == {"device": Form.EAGER}
+    assert helper_parts.merged([once, often, {}]) == {"device": Form.EAGER | Form.STARTS}
     assert helper_parts.merged([once, {}]) == once == {"device": ~Form.ANY}
     alone = vendored(once)
     assert is_current(alone) and held(alone) == once
@@ -295,8 +295,8 @@ def test_one_file_that_asks_again_and_again_makes_all_remember() -> None:
 def test_a_file_that_compiles_nothing(code: str, is_eager: bool) -> None:
     found = used_by(f"import accel\n{code}\nf(accel.device)".encode(), "accel")
     assert bool(found["device"] & Form.EAGER) is is_eager
-    assert (b"is_compiling" in vendored(found)) is not is_eager
-    assert helper_parts.merged([found], is_compiled=True)["device"] == Form.ANY
+    assert (b"global _device" in vendored(found)) is not is_eager
+    assert not helper_parts.merged([found], Form.EAGER)["device"] & Form.EAGER
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -511,3 +511,47 @@ def test_the_first_device_needs_no_longer_form(code: str, parameters: str) -> No
     assert is_current(text) and helper_parts.updated(text, found) == text
     longer = helper_parts.updated(text, {"device": Form.ANY}) or b""
     assert b"def device(index_or_device" in longer and is_current(longer)
+
+
+@pytest.mark.parametrize(
+    ("code", "starts"),
+    [
+        ("import multiprocessing", True),
+        ("import torch.multiprocessing as mp\nmp.spawn(f)", True),
+        ("git.fork = 1", False),
+        ("import multiprocessing as mp\nmp.Process(target=f).start()", False),
+        ("from torch.multiprocessing import Pool", False),
+        ("from joblib import Parallel", False),
+        ("import os\nos.fork()", False),
+        ("import multiprocessing\nprint 1", False),
+        ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'", False),
+        ("import os\nos.environ.update(CUDA_VISIBLE_DEVICES='1')", False),
+        ("'set CUDA_VISIBLE_DEVICES'", True),
+    ],
+)
+@pytest.mark.parametrize("form", [Form.ONCE | Form.EAGER, Form.EAGER, Form.ANY])
+def test_cuda_itself_is_asked_where_nothing_has_to_come_before(code: str, starts: bool, form: Form) -> None:
+    """Counting devices does not start CUDA; asking CUDA sees a driver that is too old."""
+    found = used_by(f"import accel\n{code}\naccel.device_type()".encode(), "accel")
+    text = vendored({"device_type": form | (found["device_type"] & Form.STARTS)})
+    assert (b"device_count" not in text) is starts and is_current(text)
+    assert all(any(old in part.text for part in helper_parts._whole()[1].values()) for old in helper_parts._UNDEFERRED)
+    again = helper_parts.updated(text, {"device_type": form})
+    assert again is not None and b"device_count" in again, "of several programs, one has to"
+
+
+@pytest.mark.parametrize("form", [Form.ONCE | Form.EAGER, Form.EAGER, Form.ANY])
+def test_a_driver_that_is_too_old_is_no_device(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its library lists the devices; CUDA says that it cannot use them, and the program ran on the CPU."""
+    torch = pytest.importorskip("torch", reason="a helper is run")
+    monkeypatch.delenv("TORCH_ACCEL_DEVICE", raising=False)
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    namespace: dict[str, Any] = {}
+    exec(vendored({"device_type": form | Form.STARTS}), namespace)
+    assert namespace["device_type"]() == "cpu"
+    monkeypatch.delattr(torch, "accelerator")
+    namespace = {}
+    exec(vendored({"device_type": form | Form.STARTS}), namespace)
+    assert namespace["device_type"]() == "cpu", "before torch 2.6"

@@ -42,7 +42,7 @@ from torchmigrate.helper.placement import (
 from torchmigrate.project import helper_parts, packaging
 from torchmigrate.project.context import ProjectContext, code
 from torchmigrate.project.helper_file import ProjectHelper, is_ours
-from torchmigrate.project.helper_parts import Uses
+from torchmigrate.project.helper_parts import Form, Uses
 from torchmigrate.project.import_graph import COMPUTED_NAMES, SEARCH_PATHS, Import, reached, read_imports
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import imported_by, spelled
@@ -273,7 +273,10 @@ class Vendored:
         texts = ((path, after[path] if path in after else index.read(path)) for path in users)
         uses = (helper_parts.used_by(code(path, raw), self.facts.helper) for path, raw in texts)
         is_library = installed_above(index, os.path.dirname(helper)) is not None
-        return helper_parts.merged(uses, is_library or not users.isdisjoint(self.facts.in_compiled_programs))
+        is_compiled = is_library or not users.isdisjoint(self.facts.in_compiled_programs)
+        is_deferring = not users.isdisjoint(self.facts.in_deferring_programs)
+        without = (Form.EAGER if is_compiled else Form.ANY) | (Form.STARTS if is_deferring else Form.ANY)
+        return helper_parts.merged(uses, without)
 
     @functools.cached_property
     def _found_by(self) -> dict[str, set[str]]:

@@ -114,6 +114,11 @@ class ProjectContext:
         return process_facts.files_compiled(self.index)
 
     @cached_property
+    def in_deferring_programs(self) -> frozenset[str]:
+        """Return the files that may share a process with code which has to run before CUDA starts."""
+        return process_facts.files_deferring(self.index)
+
+    @cached_property
     def sent_off(self) -> frozenset[str]:
         """Return the files whose results may go to other machines."""
         return process_facts.files_sent_off(self.index)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import pairwise
 
-from torchmigrate.project.import_graph import COMPILING
+from torchmigrate.project.import_graph import COMPILING, DEFERRING
 from torchmigrate.source.encoding import helper_class
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, first_line, walk
@@ -57,6 +57,25 @@ _UNTRACED = {
     " and not _is_compiling()": "",
     ", nor off CUDA while compiling": "",
 }
+# what counts CUDA's devices, which starts nothing, and in its place what asks CUDA itself, as the project did: a driver
+# that is too old lists its devices all the same
+_UNDEFERRED = {
+    "is_traced, api = torch.compiler.is_compiling(), torch.accelerator": "api = torch.accelerator",
+    "            there = api.is_available() if is_traced else ": "            there = ",
+    "api.device_count()  # counting devices keeps fork usable": "api.is_available()",
+    '        asks: Any = {torch.cuda: "device_count"}\n': "",
+    'getattr(home, asks.get(home, "is_available"))()': "home.is_available()",
+    "  # torch >= 2.6; counting devices keeps fork usable": "  # torch >= 2.6",
+    "torch.accelerator.device_count() else": "torch.accelerator.is_available() else",
+    "home, asks =": "home =",
+    'kind, None), "is_available"': "kind, None)",
+    'getattr(home, "device_count" if home is torch.cuda else asks)()': "home.is_available()",
+}
+_COUNTS = re.compile(rb"\b(accelerator|api)\.device_count\(\)")
+_FORKS = {
+    *("Process", "Pool", "ProcessPool", "ProcessingPool", "ProcessPoolExecutor", "Parallel"),
+    *("fork", "forkpty", "start_processes"),
+}
 _CACHED = "@functools.lru_cache(maxsize=1)"
 # functions that may look for the device anew: they set no current device, and ask no more often than a module runs
 _ASKING = {
@@ -75,6 +94,7 @@ class Form(enum.IntFlag):
     ONCE = 2  # it is only called while files are loaded: in no function and in no loop
     EAGER = 4  # nobody compiles what calls it
     FIRST = 8  # it is only called with nothing, or with 0: for the current device, or the first
+    STARTS = 16  # it may start CUDA: no program with it forks, or sets CUDA_VISIBLE_DEVICES
 
 
 # functions of the helper, each with the Form that all its calls have; of a class also its members (`nvtx.range_push`),
@@ -91,9 +111,9 @@ class _Part:
     needs: frozenset[str]
     is_value: bool
 
-    def untraced(self) -> _Part:
-        """Return the part as it is where nobody compiles."""
-        text = functools.reduce(lambda text, pair: text.replace(*pair), _UNTRACED.items(), self.text)
+    def without(self, what: Mapping[str, str]) -> _Part:
+        """Return the part with other texts in the place of some: as it is where nobody compiles, or nothing forks."""
+        text = functools.reduce(lambda text, pair: text.replace(*pair), what.items(), self.text)
         return replace(self, text=text, needs=frozenset(_global_names(text)))
 
     def with_members(self, names: Collection[str]) -> _Part:
@@ -222,12 +242,12 @@ def everything() -> Uses:
     return {name: Form.ANY for name in _whole()[1] if not name.startswith("_")}
 
 
-def merged(several: Iterable[Uses], is_compiled: bool = False) -> dict[str, int]:
-    """Return the functions of all, each with the form that is enough for all; others may compile the project."""
+def merged(several: Iterable[Uses], without: Form = Form.ANY) -> dict[str, int]:
+    """Return the functions of all, each with the form that is enough for all; their programs lack some of the form."""
     out: dict[str, int] = {}
     for uses in several:
         for name, form in uses.items():
-            out[name] = out.get(name, form) & form & (~Form.EAGER if is_compiled else ~Form.ANY)
+            out[name] = out.get(name, form) & form & ~without
     return out
 
 
@@ -256,10 +276,14 @@ def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Ma
     form = functools.reduce(int.__and__, (uses[name] for name in names), int(~Form.ANY)) if names else Form.ANY
     is_once = bool(form & Form.ONCE) and names <= _ASKING
     if form & Form.EAGER:
-        parts = {name: part.untraced() if "_is_compiling" in part.needs else part for name, part in parts.items()}
+        parts = {
+            name: part.without(_UNTRACED) if "_is_compiling" in part.needs else part for name, part in parts.items()
+        }
     if (is_once or form & Form.EAGER) and "_device" not in extra:
         found = _as("_here", parts["_found"])
         parts = {**parts, "_here": found if is_once else _remembering(found)}
+    if form & Form.STARTS and "_device" not in extra:
+        parts = {**parts, "_here": parts["_here"].without(_UNDEFERRED)}
     if not names & _OF_GROUPS and "_wanted" not in extra:
         parts = {**parts, "_here": _alone(parts["_here"])}
     if not {"Event", "_Queue", "_new_event"} & {*names, *extra}:
@@ -639,6 +663,7 @@ def held(raw: bytes) -> Uses:
     found = Form.ANY if "_device" in _defined(body) else Form.EAGER
     if found and b"lru_cache" not in raw:
         found = Form.ONCE if b"_is_compiling" in raw else Form.EAGER | Form.ONCE
+    found |= Form.ANY if _COUNTS.search(raw) else Form.STARTS
     first = {d.name for d in body if isinstance(d, ast.FunctionDef) and (d.name != "device" or _takes_first(d, short))}
     forms = {
         name: found | (Form.SHORT if name in short else Form.ANY) | (Form.FIRST if name in first else Form.ANY)
@@ -698,7 +723,7 @@ def used_by(code: bytes, helper: str) -> Uses:
                     direct |= {a.asname or a.name: a.name for a in names}
     calls = {id(n.func): n for n in nodes if isinstance(n, ast.Call)}
     loaded = {id(n) for n in _run_once(tree)}
-    eager = Form.ANY if compiles(code) else Form.EAGER
+    common = (Form.ANY if compiles(code) else Form.EAGER) | (Form.ANY if defers_cuda(code) else Form.STARTS)
     owners, passed = set[int](), set[str]()
     asked = {id(n.value): n.attr for n in nodes if isinstance(n, ast.Attribute)}
     for node in nodes:
@@ -709,7 +734,7 @@ def used_by(code: bytes, helper: str) -> Uses:
         elif isinstance(node, ast.Name) and node.id in direct:
             name = direct[node.id]
         if name in known:
-            form = _form(calls.get(id(node)), name, id(node) in loaded) | eager
+            form = _form(calls.get(id(node)), name, id(node) in loaded) | common
             found[name] = found.get(name, form) & form
             if (member := asked.get(id(node))) in _functions_by_class().get(name, ()):
                 found[f"{name}.{member}"] = form
@@ -723,8 +748,8 @@ def used_by(code: bytes, helper: str) -> Uses:
     }
     words |= {n.id for n in nodes if isinstance(n, ast.Name)} if "*" in direct else set()
     dotted = {word.partition(".")[2] for word in words if "." in word}
-    named = {name: eager for name in known if name in dotted or (is_passed and name in words)}
-    whole = {name: found.get(name, eager) for name in passed | named.keys()}
+    named = {name: common for name in known if name in dotted or (is_passed and name in words)}
+    whole = {name: found.get(name, common) for name in passed | named.keys()}
     return {**found, **named, **_with_all_members(whole)}
 
 
@@ -775,6 +800,27 @@ def compiles(raw: bytes) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True
     return any(map(_is_compiler, nodes))
+
+
+def defers_cuda(raw: bytes) -> bool:
+    """Return whether code does what has to come before CUDA starts: it forks, or sets CUDA_VISIBLE_DEVICES."""
+    if not any(word in raw for word in DEFERRING):
+        return False
+    try:
+        return any(map(_defers_cuda, ast.walk(ast.parse(raw))))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+
+
+def _defers_cuda(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant("CUDA_VISIBLE_DEVICES") | ast.keyword("CUDA_VISIBLE_DEVICES"):
+            return True
+        case ast.Attribute() | ast.Name():
+            return last_name(node) in _FORKS
+        case ast.alias(name):
+            return name.rpartition(".")[2] in _FORKS
+    return False
 
 
 def _is_compiler(node: ast.AST) -> bool:

@@ -30,6 +30,8 @@ SEARCH_PATHS = b"sys.path", b"sys import"  # a file with one of these may change
 COMPUTED_NAMES = b"import_module", b"__import__", b"hydra.utils", b"pydoc"  # may import what no statement names
 SCRIPTING = b"jit"  # without this, nothing is TorchScript
 COMPILING = b"compile", b"dynamo", b"torch.export"  # without these, nothing is compiled
+# without these, nothing needs CUDA to start late: no process is copied, and all its devices stay visible
+DEFERRING = b"multiprocessing", b"fork", b"ProcessPool", b"joblib", b"pathos", b"CUDA_VISIBLE_DEVICES"
 _INSTALLED = sys.stdlib_module_names | BUILT_ON_TORCH | {"numpy"}
 CUDA = b"cuda"
 PARALLEL = b"DataParallel"
@@ -44,6 +46,7 @@ WORDS = (
     *SEARCH_PATHS,
     *COMPUTED_NAMES,
     *COMPILING,
+    *DEFERRING,
     CUDA,
     PARALLEL,
 )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from torchmigrate.base import system
 from torchmigrate.project.helper_file import NAMES
-from torchmigrate.project.helper_parts import compiles
-from torchmigrate.project.import_graph import BACKENDS, COMPILING, SETTER, TF32, Import, reached
+from torchmigrate.project.helper_parts import compiles, defers_cuda
+from torchmigrate.project.import_graph import BACKENDS, COMPILING, DEFERRING, SETTER, TF32, Import, reached
 from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import Resolver, chain_of, last_name
 from torchmigrate.syntax.scope import Scope, build_scopes
@@ -239,6 +239,12 @@ def files_compiled(index: ImportIndex) -> frozenset[str]:
     found = {path for path in modules if compiles(_read(path, index))}
     notebooks = ((path, index.read_or_nothing(path)) for path in index.files if path.endswith(".ipynb"))
     found |= {path for path, raw in notebooks if b"torch.compile" in raw or b"dynamo" in raw}
+    return frozenset(together(found, index, with_packages=True)) if found else frozenset()
+
+
+def files_deferring(index: ImportIndex) -> frozenset[str]:
+    """Return the files that may share a process with code which has to run before CUDA starts."""
+    found = {path for path in set[str]().union(*map(index.holding, DEFERRING)) if defers_cuda(_read(path, index))}
     return frozenset(together(found, index, with_packages=True)) if found else frozenset()
 
 
