@@ -238,10 +238,13 @@ class Check:
         worlds = _worlds(relevance)
         knows_others = relevance.speaks_of({*types_of("ladder"), "accelerator"})
         runs: list[tuple[Setting, Observations]] = []  # of the rewritten version
-        for user in _users(relevance):
+        users = _users(relevance)
+        for user in users:  # one is added below
             before = {world: self._seen(self._old, world, group, relevance, user, group.before) for world in worlds}
-            whole = known_of_original(before, group.programs, owners, knows_others)
+            whole = known_of_original(before, group.programs, owners, knows_others, user.gives_flags)
             after = {world: self._seen(new, world, group, relevance, user, runs) for world in worlds}
+            if user == users[0] and any(seen.has_new_defaults for seen in after.values()):
+                users.append(User(gives_values=False))  # but flags, which lead to what has a default
             used = frozenset(after[worlds[0]].used)  # in CUDA's world
             for world in worlds:
                 single = replace(world, single=True)
@@ -369,7 +372,7 @@ def _users(relevance: Relevance) -> list[User]:
     """Return the users whose choices can differ for this code; the first may choose anything."""
     users = [User()]
     if relevance.has_options:
-        users.append(User(gives_options=False))
+        users.append(User(gives_flags=False, gives_values=False))
     if relevance.settings:
         users.append(User(changes_settings=False))
     return users

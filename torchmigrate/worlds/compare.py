@@ -61,7 +61,7 @@ class Original:
     `cuda` is what it does on CUDA. Of its own choice among accelerators `arms` are the positions for CUDA beside one
     for another, and `ends` those that either reaches. `programs` are the largest sets of files that run in one process,
     `rewritten` the spans of the edits, by path, and `begun` where each edit begins. It `knows_others` if it speaks of
-    accelerators beside CUDA.
+    accelerators beside CUDA, and `has_choice` if its user gives options.
     """
 
     cuda: Observations
@@ -71,6 +71,7 @@ class Original:
     rewritten: Mapping[str, Sequence[Span]]
     begun: Mapping[int, Place]
     knows_others: bool
+    has_choice: bool
 
     def now(self, place: Place) -> Place:
         """Return where what stood at a place ends now: with the edit that rewrote it as a part of something larger."""
@@ -619,6 +620,7 @@ def known_of_original(
     programs: Sequence[frozenset[str]],
     edits: Mapping[int, tuple[str, Edit]],
     knows_others: bool,
+    has_choice: bool,
 ) -> Original:
     """Return what is known of the original; `seen` is what it does, by world."""
     rewritten: dict[str, list[Span]] = {}
@@ -634,7 +636,8 @@ def known_of_original(
     }
     pairs = (pair for pair in pairwise(sorted(there | here)) if pair[0][0] == pair[1][0])
     arms = {place for pair in pairs for place in pair if place in there - here and (here - there).intersection(pair)}
-    return Original(seen[WORLDS[0]], frozenset(arms), frozenset(there & here), programs, rewritten, begun, knows_others)
+    both = frozenset(there & here)
+    return Original(seen[WORLDS[0]], frozenset(arms), both, programs, rewritten, begun, knows_others, has_choice)
 
 
 def _types(value: Value) -> set[str]:
@@ -679,7 +682,7 @@ def _branches(world: World, old: Observations, new: Observations, original: Orig
         if world.kind != "cuda" and set(value) < set(before):  # whoever made the test come out otherwise dies
             lost = set(before) - set(value)
             if all(_only_dies(old, place, atom) for atom in lost) or original.all_end(
-                place[0], _dying_by_choice(old, new, edits, place)
+                place[0], _dying_by_choice(old, new, edits, place, original.has_choice)
             ):
                 continue
         words = old.told.get((BRANCH, place), "")
@@ -741,10 +744,12 @@ def _only_dies(seen: Observations, place: Place, outcome: Atom) -> bool:
     return bool(ends) and None not in ends and ends.isdisjoint(seen.caught)
 
 
-def _dying_by_choice(old: Observations, new: Observations, edits: Edits, test: Place) -> frozenset[str]:
+def _dying_by_choice(
+    old: Observations, new: Observations, edits: Edits, test: Place, has_choice: bool
+) -> frozenset[str]:
     """Return the files that are about to die where a user's choice, which these edits decide, falls on CUDA.
 
-    They certainly are, or whoever comes to this test is.
+    They certainly are, or whoever comes to this test is. Who `has_choice` of nothing dies where nothing else comes.
     """
     leading = old.doubts.get((BRANCH, test), NO_DOUBT)
     return frozenset(
@@ -753,7 +758,7 @@ def _dying_by_choice(old: Observations, new: Observations, edits: Edits, test: P
         if ((DEVICE, place) in old.certain or _follows(place, test, old.doubts.get((DEVICE, place)), leading))
         and place not in old.caught
         and place not in old.made
-        and _is_cuda(value)
+        and (_is_cuda(value) if has_choice or _open(value) else _all_cuda(value))
         and not edits.isdisjoint(new.edits(DEVICE, place))
     )
 

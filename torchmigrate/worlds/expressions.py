@@ -673,7 +673,9 @@ class Expressions(External):
             fails, holds = (self._taken(test, value, state, wanted) for wanted in (False, True))
             name = attribute_chain(test) or ""
             if fails is not None and list(value) == [Unknown()] and _is_own(name, state, frame):
-                fails.put(name, join(const(False), const(None)).of(value.edits))
+                fails.put(name, values.FALSE.of(value.edits))
+                if holds is not None:
+                    holds.put(name, value)
             return fails, holds
         name, known = chain
         answers: list[tuple[Atom, Edits, bool | None, Edits]] = []
@@ -724,7 +726,7 @@ class Expressions(External):
                 owner = self.evaluate(node.value, state, frame)
                 if any(isinstance(atom, Device) for atom in owner):
                     name, value = name.rpartition(".")[0], owner
-            if about and not OPEN.isdisjoint(value) and Unknown("tensor") not in value:
+            if about and not OPEN.isdisjoint(value) and Unknown("tensor") not in value and node not in _indices(test):
                 value = self._spread(value)
             if len(value.atoms) > 1 and not any(isinstance(a, (Named, Routine, Module)) for a in value):
                 return name, value
@@ -932,6 +934,17 @@ def _is_about_devices(test: ast.AST) -> bool:
         ):
             return True
     return False
+
+
+@remembered
+def _indices(test: ast.AST) -> frozenset[ast.AST]:
+    """Return what stands in texts that begin with a device's type: `i` of `"cuda:" + str(i)`, which is no device."""
+    found: set[ast.AST] = set()
+    for node in walk(test):
+        match node:
+            case ast.BinOp(ast.Constant(str(text)), _, inner) | ast.JoinedStr([ast.Constant(str(text)), inner]):
+                found.update(walk(inner) if text.partition(":")[0] in _KINDS else ())
+    return frozenset(found)
 
 
 @remembered

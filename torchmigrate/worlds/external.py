@@ -133,7 +133,7 @@ class External(ABC):
             self.die(name, call)
         if name in ("os.environ.get", "os.getenv", "os.environ.setdefault"):
             default = call.argument(1, const(None))
-            return join(default, one(Unknown("user"))) if self.setting.gives_options() else default
+            return join(default, one(Unknown("user"))) if self.setting.gives_values() else default
         if name == "torch.distributed.get_backend":
             return self.read(("backend",)) or UNKNOWN
         if name in ("types.SimpleNamespace", "argparse.Namespace") and call.named:
@@ -405,6 +405,8 @@ class External(ABC):
         first = call.argument(0, NOTHING)
         match name:
             case "str" | "bool" | "int" if len(call.args) == 1:
+                if name == "str" and values.PLACED in first and call.frame.file.is_inserted(call.node):
+                    return one(self._any_of_kind()).of(first.edits)  # it stands for `"cuda:" + str(i)`
                 return join(*(self._converted(name, a).of(e) for a, e in first.atoms.items()))
             case "list" | "tuple" | "sorted" | "set" | "reversed" | "frozenset" if call.args:
                 return Value({a if isinstance(a, Items) else Unknown(): e for a, e in first.atoms.items()})
@@ -486,6 +488,10 @@ class External(ABC):
             except (TypeError, ValueError, ArithmeticError):
                 return NOTHING
         return UNKNOWN
+
+    def _any_of_kind(self) -> Atom:
+        """Return the text of a device with an index that is not followed, as of `"cuda:" + str(i)`."""
+        return Const(values.device_text(_placed(self.ask(World.kind_or, "cpu"), 0)), str)
 
     def _has(self, owner: Value, words: Value) -> Value:
         found: list[Value] = []
@@ -630,12 +636,13 @@ class External(ABC):
             return
         action = {a.value for a in named.get("action", NOTHING) if isinstance(a, Const)}
         if action & {"store_true", "store_false"}:
-            value = join(const(True), const(False)) if self.setting.gives_options() else const("store_false" in action)
-        elif "default" in named and not self.setting.gives_options():
+            value = join(const(True), const(False)) if self.setting.gives_flags() else const("store_false" in action)
+        elif "default" in named and not self.setting.gives_values():
             value = named["default"]
         else:
             is_number = named.get("type") == one(Named("builtins.int"))
             value = join(named.get("default", const(None)), one(Unknown("number" if is_number else "user")))
+        self.seen.has_new_defaults |= bool(named.get("default", NOTHING).edits)
         self.write(("option", str(name[0])), value)
 
 

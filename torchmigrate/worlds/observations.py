@@ -78,6 +78,7 @@ class Observations:
         self.divided: set[Place] = set()  # where something is refused for the remainder of a division
         self.used: set[int] = set()  # edits whose values torch itself gets
         self.named: set[Place] = set()  # where texts that name a device of CUDA begin, as far as they are evaluated
+        self.has_new_defaults = False  # an edit sets the default of an option
         self.is_assumption = False
         self.is_called = False
         self.is_test = False

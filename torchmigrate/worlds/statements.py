@@ -79,6 +79,7 @@ class Statements(Expressions):
         self.relevance = relevance
         self.imported = imported
         self.results: dict[str, Value | None] = {}  # None: it never returns
+        self._came_of: dict[str, Value] = {}  # for each function, what it returned so far
         self.stack: list[str] = []
         self.broken_at: set[ast.Break] = set()  # the `break`s that were evaluated
         self.called: set[str] = set()  # functions that some call led to, in this round or the one before
@@ -151,10 +152,22 @@ class Statements(Expressions):
             self.stack.pop()
             self.seen.is_called = was_called
             self._at = at
+        if result is not None:
+            result = self._with_own(info, result, path)
         self.results[info.key] = result
         if result is None:
             raise Dead
         return result.of(through)
+
+    def _with_own(self, info: FunctionInfo, result: Value, path: Edits) -> Value:
+        """Return a result with the edits that its atoms came of while those did not yet let a call be reached.
+
+        Inside a function, what it needs to be reached is not told apart from what its own tests depend on.
+        """
+        known = self._came_of.get(info.key, NOTHING).atoms
+        result = Value({atom: edits | (known.get(atom, NONE) & path) for atom, edits in result.atoms.items()})
+        self._came_of[info.key] = join(self._came_of.get(info.key, NOTHING), result)
+        return result
 
     def _note_call(self, info: FunctionInfo, is_root: bool) -> None:
         """Note that a function is entered, and by which function's statement."""

@@ -96,9 +96,10 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user may give options of any value, or none, and may change the settings at the head of a file, or not."""
+    """A user may give flags or not, options any value or none, and may change the settings at the head of a file."""
 
-    gives_options: bool = True
+    gives_flags: bool = True
+    gives_values: bool = True
     changes_settings: bool = True
 
 
@@ -118,10 +119,15 @@ class Setting:
         answer = self._answers[question, *about] = question(self._world, *about)
         return answer
 
-    def gives_options(self) -> bool:
-        """Return whether the user gives options; else each has its default."""
-        self._asked_user.add("gives_options")
-        return self._user.gives_options
+    def gives_flags(self) -> bool:
+        """Return whether the user gives options that take no value; else each has its default."""
+        self._asked_user.add("gives_flags")
+        return self._user.gives_flags
+
+    def gives_values(self) -> bool:
+        """Return whether the user gives the other options; else each has its default."""
+        self._asked_user.add("gives_values")
+        return self._user.gives_values
 
     def changes_settings(self) -> bool:
         """Return whether the user changes settings in the files; else each is as it is written."""
