@@ -260,3 +260,13 @@ def test_without_a_compiler_the_same_is_rewritten(tmp_path: Path) -> None:
     files = {**SCRIPTED, "export.py": plain.replace("@torch.jit.script\n", "")}
     after = texts_after(write_tree(tmp_path, files))
     assert "cuda" not in after["models.py"] + after["export.py"]
+
+
+@pytest.mark.parametrize("name", ["tools", "_C"])
+def test_a_file_in_a_folder_without_init_is_no_compiled_module(name: str, tmp_path: Path) -> None:
+    """Found in salesforce/LAVIS: `from lavis.common import dist_utils`, where common/ is no regular package."""
+    meter = f"from pkg.common import {name}\nclass Meter:\n    def join(self):\n        {name}.barrier()\n"
+    text = "import torch\nfrom pkg.common.meter import Meter\ndef log():\n    meter = Meter()\n"
+    text += "    if torch.cuda.is_available():\n        meter.join(torch.zeros(2).cuda())\n"
+    files = {**FILES, "pkg/common/meter.py": meter, "pkg/common/tools.py": "def barrier():\n    pass\n", "run.py": text}
+    assert ("torch.cuda" in _after(tmp_path, files, "run.py")) is (name == "_C")

@@ -130,13 +130,13 @@ class CompiledOperators(CalledOperators):
         level, module, name = binding.local
         parts = tuple(filter(None, module.split(".")))
         home = self._index.locate(path, level, parts)
+        if self._index.locate(path, level, (*parts, name)) is not None:  # a file, perhaps of a folder without __init__
+            return False
         if home is None:  # `from package._C import f`
             above = self._index.locate(path, level, parts[:-1]) if parts else None
             return above is not None and os.path.basename(above[0]) == "__init__.py"
         scopes = self._hierarchy.scopes(home[0]) if os.path.basename(home[0]) == "__init__.py" else None
-        if scopes is None or scopes.module.stars or name in scopes.module.names:
-            return False
-        return self._index.locate(path, level, (*parts, name)) is None
+        return scopes is not None and not scopes.module.stars and name not in scopes.module.names
 
     def _is_imported_by(self, place: Place, call: ast.Call) -> bool:
         """Return whether a function of the project imports the module that it is told, and that no file is called."""

@@ -293,6 +293,8 @@ def _reason(module: SemanticModel, outer: ast.AST, up: ast.AST | None) -> str | 
             return "a key of a table"
         case ast.Dict():
             return "nothing shows that this value of a table is a device to use"
+        case ast.Compare():
+            return "what it is compared with is not known to be a device"
         case ast.match_case() | ast.MatchValue() | ast.MatchOr():
             return "what it is matched with is not known to be a device"
         case ast.Assign() | ast.AnnAssign() | ast.NamedExpr() | ast.AugAssign():

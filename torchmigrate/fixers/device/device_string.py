@@ -473,15 +473,15 @@ def _findings(context: RuleContext) -> Iterator[Finding]:
     if spoken is not None:
         yield spoken
         yield from found
-    elif not _is_of_another_rule(context, up):
+    elif not _is_of_another_rule(context, whole, up):
         yield from device_lists.left(context, whole, outer, up)
 
 
-def _is_of_another_rule(context: RuleContext, up: ast.AST | None) -> bool:
+def _is_of_another_rule(context: RuleContext, whole: ast.AST, up: ast.AST | None) -> bool:
     """Return whether another rule reports the string: in autocast, in a comparison or in `.cuda("cuda:0")`."""
     call = context.module.parent(up) if isinstance(up, ast.keyword) else up
     if not isinstance(call, ast.Call):
-        return isinstance(up, ast.Compare)
+        return isinstance(up, ast.Compare) and isinstance(whole, ast.Constant)
     callee = context.module.resolve(call.func) or chain_of(call.func) or ""
     return bool(_OWN_RULES.match(callee)) or last_name(call.func) in ("cuda", "startswith")
 
@@ -520,6 +520,9 @@ def _for_device(
             yield from _dict_value(context, whole, outer, device, up)
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() if up.elt is not outer:
             return
+        case ast.Compare(left, [ast.Eq() | ast.NotEq()], [right]) if not isinstance(whole, ast.Constant):
+            if DEVICE_NAME.search(last_name(right if left is outer else left)):
+                yield context.replace(whole, device.as_type)  # of a constant, device/device-test tells
         case ast.Tuple() | ast.List() | ast.Set() | ast.DictComp() if is_beside_cpu(module, whole):
             yield device_defaults.at_import_checked(context, whole, device.as_type)
         case ast.Tuple() | ast.List() | ast.Set() | ast.Starred() | ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
