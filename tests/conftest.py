@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +35,9 @@ ROOT = Path(__file__).parent.parent
 
 # `verify` takes the `python` of PATH: in tests it is the one that runs them.
 os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+
+# Tests are about simulated devices, and about the CPU: no process of theirs sees a GPU that is here.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 # Loaded machines are no bugs; the same examples everywhere, and nothing kept between runs.
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
@@ -112,9 +117,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    own = pytest.mark.skip(reason="this torch is built for CUDA, and cannot simulate it: install a CPU build")
     for item in items:
         if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+            if _SIMULATED_CUDA.search(item.nodeid) and has_cuda_build():
+                item.add_marker(own)
+
+
+# names of tests that run on a simulated CUDA
+_SIMULATED_CUDA = re.compile(r"(verify/simulated/|runtime/test_simulated).*[\[-]cuda[\]-]")
+
+
+@functools.cache
+def has_cuda_build() -> bool:
+    """Return whether the torch here is built for CUDA; this does not import it."""
+    spec = importlib.util.find_spec("torch")
+    version = Path(spec.origin).with_name("version.py") if spec and spec.origin else None
+    return version is not None and re.search(r"(?m)^cuda\b.*= *'", version.read_text()) is not None
 
 
 _load_rule = packs.load_rule

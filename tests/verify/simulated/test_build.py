@@ -193,3 +193,23 @@ def test_one_that_cannot_be_written_gives_way_to_a_private_one(monkeypatch: pyte
     assert folder.stat().st_mode & 0o077 == 0
     assert cache_folder() == folder
     folder.rmdir()
+
+
+def test_a_build_for_cuda_answers_as_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CUDA build simulates other accelerators, whose machines have builds without CUDA."""
+    import torch
+    from torch.distributed import distributed_c10d
+
+    from torchmigrate.verify.simulated import activate
+
+    monkeypatch.setattr(torch._C, "_cuda_getDeviceCount", lambda: 1, raising=False)
+    monkeypatch.setattr(torch._C, "_has_cuda", True)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(distributed_c10d, "_NCCL_AVAILABLE", True)
+    assert torch.cuda.is_available() and torch.backends.cuda.is_built()
+    activate._forget_cuda()
+    assert not (torch.cuda.is_available() or torch.backends.cuda.is_built() or torch.distributed.is_nccl_available())
+    assert torch.version.cuda is None and torch.cuda.device_count() == 0
+    with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
+        torch.ones(1, device="cuda")
+    torch._C._cuda_getDeviceCount = int  # type: ignore[attr-defined]  # monkeypatch deletes it, as it was not there

@@ -19,12 +19,28 @@ _statistics: list[Callable[[], dict[str, Any]]] = []
 
 def activate(settings: Settings) -> None:
     """Activate the simulated device: after `import torch`, before any code of the program sees torch."""
+    if settings.backend != "cuda":
+        _forget_cuda()
     if settings.tier == "python":
         _activate_python(settings)
     else:
         _activate_native(settings)
     _compile_without_inductor()
     atexit.register(_drain, settings.backend, settings.count)
+
+
+def _forget_cuda() -> None:
+    """Make torch answer as a build without CUDA does: machines with other accelerators have such builds."""
+    import torch
+
+    if hasattr(torch._C, "_cuda_getDeviceCount"):
+        del torch._C._cuda_getDeviceCount  # what torch.cuda asks whether it was compiled, before it starts CUDA
+    torch._C._has_cuda = False
+    torch.version.cuda = torch.version.hip = None
+    with contextlib.suppress(ImportError):  # of a torch without distributed
+        from torch.distributed import distributed_c10d
+
+        distributed_c10d._NCCL_AVAILABLE = False
 
 
 def statistics() -> dict[str, Any]:
@@ -124,4 +140,8 @@ def _backward_everywhere(backend: str, count: int) -> None:
     for i in range(count):
         with contextlib.suppress(RuntimeError):  # out of memory
             end = torch.zeros(1, device=f"{backend}:{i}", requires_grad=True).sum()
-            engine.run_backward((end,), (torch.ones_like(end),), False, False, (), allow_unreachable=True)
+            given = (end,), (torch.ones_like(end),), False, False, ()
+            try:
+                engine.run_backward(*given, allow_unreachable=True)
+            except ValueError:  # before torch 2.13, there are inputs or gradients are accumulated
+                engine.run_backward(*given, allow_unreachable=True, accumulate_grad=True)
