@@ -36,7 +36,7 @@ from torchmigrate.worlds.observations import (
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.relevance import ADDS, legacy_calls
 from torchmigrate.worlds.state import Call, Dead, Died, Frame, State
-from torchmigrate.worlds.truth import CALLS, CASTS, LAZY, OF_CUDA, QUIET, Setting, World
+from torchmigrate.worlds.truth import CALLS, CASTS, LAZY, OF_CUDA, QUIET, SCALERS, Setting, World
 from torchmigrate.worlds.values import (
     NOTHING,
     OPEN,
@@ -113,7 +113,7 @@ class External(ABC):
         home, _, last = name.rpartition(".")
         if name.partition(".")[0] in BUILT_ON_TORCH and name not in _MAKING:
             self._note_used(call)
-        if name in CASTS:
+        if name in CASTS or name in SCALERS:
             return self._cast(name, call)
         if name.startswith("accel."):
             return self._helper(last, call)
@@ -337,14 +337,14 @@ class External(ABC):
         """
         if name.startswith("accel."):
             given = one(Device(self.ask(World.kind_or, "cuda"))).of(call.frame.file.edits_of(call.node.func))
-        elif name.startswith("torch.cuda."):
+        elif name.startswith("torch.cuda.") or (name in SCALERS and "device" not in call.named):
             given = one(Device("cuda"))
         else:
             given = call.named.get("device_type", call.named.get("device", call.argument(0, NOTHING)))
-        enabled = call.named.get("enabled", call.argument(CASTS[name], const(True)))
+        enabled = call.named.get("enabled", call.argument(CASTS[name], const(True)) if name in CASTS else const(True))
         is_off = enabled.only([Const(False, bool)]) == enabled
         made = NOTHING if is_off else devices(given)
-        is_scaler = name.endswith(("GradScaler", "grad_scaler"))
+        is_scaler = name in SCALERS or name.endswith(("GradScaler", "grad_scaler"))
         words = SCALER if is_scaler else ""
         self._note(CAST, call, made.only(a for a in made if not is_scaler or a != Device("cpu")), words)
         return UNKNOWN

@@ -18,7 +18,7 @@ from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments
 from torchmigrate.torch_api.names import DTYPE_WORDS, MOVING_METHODS
 from torchmigrate.worlds.program import File, defaults_of, name_of_call, parameters_of, remembered
-from torchmigrate.worlds.truth import WORDS_OF_CUDA
+from torchmigrate.worlds.truth import SCALERS, WORDS_OF_CUDA
 
 # words that are about devices wherever they stand
 _ABOUT = {
@@ -30,6 +30,7 @@ _ABOUT = {
     "is_cuda",
     "nvidia",
     *WORDS_OF_CUDA,
+    *(name.rpartition(".")[2] for name in SCALERS),
     *types_of("accelerator"),
     *types_of("ladder"),
 }

@@ -748,16 +748,17 @@ class Statements(Expressions):
         return end
 
     def _try(self, node: ast.Try, state: State, frame: Frame) -> State | None:
-        """Run a body and its handlers. What dies in a body that has handlers is caught.
+        """Run a body and its handlers. What dies in a body is caught, unless they are all for what no device raises.
 
         A handler to which nothing leads but a call that may raise refuses nothing: without it, the call's own exception
         would end the program.
         """
         mark = len(self.seen.found)
         end = self.block(node.body, state.copy(), frame)
-        caught = self.seen.since(mark, (DEATH, REFUSAL)) if node.handlers else []
+        catches = not all(map(_is_for_others, node.handlers))
+        caught = self.seen.since(mark, (DEATH, REFUSAL)) if catches else []
         edits: Edits = NONE
-        if node.handlers:  # whether the body dies depends on what was rewritten in it
+        if catches:  # whether the body dies depends on what was rewritten in it
             edits = edits.union(*(frame.file.edits_of(n) for s in node.body for n in walk(s)))
         for key in caught:
             edits |= self.seen.edits(*key)
@@ -1002,6 +1003,18 @@ def _has_a_turn(node: ast.AST) -> bool:
 @remembered
 def _returns(node: ast.AST) -> bool:
     return any(isinstance(n, ast.Return) for n in walk(node))
+
+
+# what no device, and no refusal of one, raises
+_OF_OTHERS = {"KeyboardInterrupt", "GeneratorExit", "StopIteration", "StopAsyncIteration", "EOFError"}
+
+
+@remembered
+def _is_for_others(handler: ast.AST) -> bool:
+    """Return whether a handler is for what no device raises: `except KeyboardInterrupt` around a training loop."""
+    assert isinstance(handler, ast.ExceptHandler)
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return all(kind is not None and last_name(kind) in _OF_OTHERS for kind in kinds)
 
 
 @remembered

@@ -18,6 +18,7 @@ WORDS_OF_CUDA = frozenset(_DATA["cuda"]["words"])
 QUIET = frozenset(_DATA["quiet"]["names"])
 CALLS = frozenset(_DATA["calls"])
 CASTS: Mapping[str, int] = _DATA["casts"]
+SCALERS = frozenset[str](_DATA["scalers"]["names"])
 ATTRIBUTES = frozenset(_DATA["attributes"])
 _DISTRIBUTED: Mapping[str, str] = _DATA["distributed"]
 _ONE_OR_TWO = "1 | 2"

@@ -113,6 +113,8 @@ def modules(world: World) -> dict[str, types.ModuleType]:
         "faster_whisper": made("faster_whisper", WhisperModel=Holder),
         "faiss": made("faiss", index=index),
         "pytorch_lightning": made("pytorch_lightning", Trainer=Trainer),
+        "timm": made("timm"),
+        "timm.utils": made("timm.utils", NativeScaler=Holder),
         "torchtext": made("torchtext", data=types.SimpleNamespace(Iterator=Batches)),
         "acme_engine": made("acme_engine", Engine=Holder, run=place),
         "pytest": made("pytest", mark=tests, param=_param, skip=_skip, main=_run_tests),
