@@ -125,8 +125,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(own)
 
 
-# names of tests that run on a simulated CUDA
-_SIMULATED_CUDA = re.compile(r"(verify/simulated/|runtime/test_simulated).*[\[-]cuda[\]-]")
+# tests that run on a simulated CUDA, or take it for the reference
+_SIMULATED_CUDA = re.compile(
+    r"verify/simulated/.*(test_processes|test_data_parallel|test_tensor_types|_on_cuda|[\[-]cuda[\]-])"
+    r"|runtime/test_simulated.*[\[-]cuda[\]-]"
+    r"|verify/test_(fixtures_simulated|broken_ports|weak_spots|process_report)"
+)
 
 
 @functools.cache

@@ -129,8 +129,20 @@ def _drain(backend: str, count: int) -> None:
     seen = statistics()
     _statistics[:] = [lambda: seen]  # keep the backward passes below out of the program's counts
     thread = threading.Thread(target=_backward_everywhere, args=(backend, count))
-    thread.start()
-    thread.join()
+    try:  # a thread of its own has no modes of the program's
+        thread.start()
+    except RuntimeError:  # from Python 3.12 on, none starts at exit
+        _without_modes(_backward_everywhere, backend, count)
+    else:
+        thread.join()
+
+
+def _without_modes(function: Callable[..., None], *arguments: Any) -> None:
+    """Call a function whatever modes the program left on: no gradients, inference, a default device."""
+    import torch
+
+    with torch.inference_mode(False), torch.enable_grad(), torch._C.DisableTorchFunction():
+        function(*arguments)
 
 
 def _backward_everywhere(backend: str, count: int) -> None:
