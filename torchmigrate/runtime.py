@@ -49,8 +49,8 @@ def _here() -> torch.device:
             there = api.is_available() if is_traced else api.device_count()  # counting devices keeps fork usable
             wanted = str(api.current_accelerator()) if there else "cpu"
         homes = {kind: getattr(torch.backends if kind == "mps" else torch, kind, None) for kind in _KINDS}
-        asks: Any = {torch.cuda: "device_count"}
-        found = (kind for kind, home in homes.items() if home and getattr(home, asks.get(home, "is_available"))())
+        asks = {"cuda": "device_count"}
+        found = (kind for kind, home in homes.items() if home and getattr(home, asks.get(kind, "is_available"))())
         _device = torch.device(wanted or next(found, "cpu"))
         if int(index or 0) > 0:
             getattr(torch, wanted).set_device(int(index))

@@ -188,6 +188,7 @@ def test_a_plain_copy_finds_what_the_whole_finds(monkeypatch, fresh_copy, accele
         found = torch.device(there) if there else None
         monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: found)
         monkeypatch.setattr(torch.accelerator, "device_count", lambda: int(bool(there)))
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: bool(there))
     else:  # before torch 2.6
         monkeypatch.delattr(torch, "accelerator")
     copy = fresh_copy()
@@ -201,6 +202,7 @@ def test_a_plain_copy_takes_a_cuda_build_without_a_gpu_for_a_cpu(monkeypatch, fr
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
     assert fresh_copy().device() == torch.device("cpu")
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     assert fresh_copy().device() == torch.device("cuda")
 
 
