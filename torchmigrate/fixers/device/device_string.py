@@ -75,8 +75,10 @@ def device_idiom(context: RuleContext) -> Iterator[Finding]:
     # the replaced code asked for CUDA at the same place, so importing the module asks no more than before
     template = device.as_device if typed else device.as_type
     if (tensor := _tensor(node)) is not None:
-        is_device = typed or _is_told_torch(context.module, whole)
-        template = f"{context.module.text(tensor)}.device" + ("" if is_device else ".type")
+        # its type alone: "cuda" is the current device, and the tensor may be on another
+        whole, template = node, f"{context.module.text(tensor)}.device.type"
+        if isinstance(cuda, ast.Call):
+            template = f"{context.module.text(cuda.func)}({template})"
     found = context.replace(whole, template)
     yield replace(found, fix=_without_parentheses(context.module, whole, found.fix)) if found.fix else found
 
