@@ -516,8 +516,11 @@ def test_the_first_device_needs_no_longer_form(code: str, parameters: str) -> No
 @pytest.mark.parametrize(
     ("code", "starts"),
     [
-        ("import multiprocessing", True),
+        ("import multiprocessing", False),
         ("import torch.multiprocessing as mp\nmp.spawn(f)", True),
+        ("import torch.multiprocessing\ntorch.multiprocessing.spawn(f)", True),
+        ("from multiprocessing import cpu_count", True),
+        ("from torch import multiprocessing as mp\nmp.get_context('fork').Process(target=f)", False),
         ("git.fork = 1", False),
         ("import multiprocessing as mp\nmp.Process(target=f).start()", False),
         ("from torch.multiprocessing import Pool", False),

@@ -72,10 +72,8 @@ _UNDEFERRED = {
     'getattr(home, "device_count" if home is torch.cuda else asks)()': "home.is_available()",
 }
 _COUNTS = re.compile(rb"\b(accelerator|api)\.device_count\(\)")
-_FORKS = {
-    *("Process", "Pool", "ProcessPool", "ProcessingPool", "ProcessPoolExecutor", "Parallel"),
-    *("fork", "forkpty", "start_processes"),
-}
+_FORKING = {"multiprocessing", "joblib", "pathos"}  # modules whose functions start copies of the process
+_STARTING_ANEW = {"spawn", "cpu_count", "current_process", "freeze_support", "set_sharing_strategy"}  # but not these
 _CACHED = "@functools.lru_cache(maxsize=1)"
 # functions that may look for the device anew: they set no current device, and ask no more often than a module runs
 _ASKING = {
@@ -807,20 +805,33 @@ def defers_cuda(raw: bytes) -> bool:
     if not any(word in raw for word in DEFERRING):
         return False
     try:
-        return any(map(_defers_cuda, ast.walk(ast.parse(raw))))
+        nodes = [*ast.walk(ast.parse(raw))]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True
+    asked: dict[str, set[str]] = {}  # by name, the attributes that are read of it
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            asked.setdefault(last_name(node.value), set()).add(node.attr)
+    return any(_defers_cuda(node, asked) for node in nodes)
 
 
-def _defers_cuda(node: ast.AST) -> bool:
+def _defers_cuda(node: ast.AST, asked: Mapping[str, set[str]]) -> bool:
     match node:
         case ast.Constant("CUDA_VISIBLE_DEVICES") | ast.keyword("CUDA_VISIBLE_DEVICES"):
             return True
         case ast.Attribute() | ast.Name():
-            return last_name(node) in _FORKS
-        case ast.alias(name):
-            return name.rpartition(".")[2] in _FORKS
+            return last_name(node) in ("fork", "forkpty", "ProcessPoolExecutor")
+        case ast.ImportFrom(str(module), names) if not _FORKING.isdisjoint(module.split(".")):
+            return any(alias.name not in _STARTING_ANEW for alias in names)
+        case ast.Import(names) | ast.ImportFrom(_, names):
+            forking = (each for each in names if not _FORKING.isdisjoint(each.name.split(".")))
+            return any(_may_fork(asked.get(each.asname or each.name.rpartition(".")[2], set())) for each in forking)
     return False
+
+
+def _may_fork(attributes: Collection[str]) -> bool:
+    """Return whether a module that may start copies does more than start processes anew, as far as a file shows."""
+    return not attributes or any(name not in _STARTING_ANEW for name in attributes)
 
 
 def _is_compiler(node: ast.AST) -> bool:

@@ -12,17 +12,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from torchmigrate.project.helper_parts import defers_cuda
 from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.semantic.dominance import is_guarded, know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import (
     asks_accelerator,
     helper_names,
-    identifiers_in,
-    mentions,
     spell,
     spelled,
-    strings_in,
     words_in,
 )
 from torchmigrate.source.edits import Around, Edit, flatten
@@ -50,8 +48,6 @@ _FULL = ">=2.9"  # the torch that the tables above are true of
 _SINCE = ">=2.7"  # `check_available`
 _BEFORE = 'torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")'
 _EARLY = {"is_available", "device_count", "device", "device_type"}  # the same in the first torch.accelerator
-# is_available() asks CUDA's driver, which fork does not survive and which fixes CUDA_VISIBLE_DEVICES; the helper counts
-_MAY_FORK = re.compile(rb"multiprocessing|fork|CUDA_VISIBLE_DEVICES")  # a file without these does not
 _SKIPPED = re.compile(r"\.(empty_cache|\w*memory\w*)$")  # by dynamo, unlike torch.cuda's
 _CHOICE = re.compile(r"torch\.accelerator\.current_accelerator\b.* (else|or) ")
 _COMMENT = re.compile(rb"#[^\r\n]*")
@@ -170,14 +166,7 @@ def _defines_to(module: SemanticModel) -> bool:
 @query
 def _forks(module: SemanticModel) -> bool:
     """Return whether the file forks processes or chooses the devices that CUDA sees."""
-    if not _MAY_FORK.search(module.source.utf8):
-        return False
-    imports = (s for s in module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))
-    return (
-        any("multiprocessing" in identifiers_in(module, statement) for statement in imports)
-        or mentions(module, "os.fork")
-        or "CUDA_VISIBLE_DEVICES" in strings_in(module, module.tree)
-    )
+    return defers_cuda(module.source.utf8)
 
 
 def _index(call: ast.Call) -> str:
