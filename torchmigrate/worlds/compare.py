@@ -749,7 +749,7 @@ def _dying_by_choice(
 ) -> frozenset[str]:
     """Return the files that are about to die where a user's choice, which these edits decide, falls on CUDA.
 
-    They certainly are, or whoever comes to this test is. Who `has_choice` of nothing dies where nothing else comes.
+    They certainly are, or whoever comes to this test is. A user without a choice only dies where all comes to CUDA.
     """
     leading = old.doubts.get((BRANCH, test), NO_DOUBT)
     return frozenset(

@@ -673,8 +673,8 @@ class Expressions(External):
             fails, holds = (self._taken(test, value, state, wanted) for wanted in (False, True))
             name = attribute_chain(test) or ""
             if fails is not None and list(value) == [Unknown()] and _is_own(name, state, frame):
-                fails.put(name, values.FALSE.of(value.edits))
-                if holds is not None:
+                fails.put(name, join(const(False), const(None)).of(value.edits))
+                if holds is not None:  # else only the way where it fails knew the name, and merged ways had that value
                     holds.put(name, value)
             return fails, holds
         name, known = chain

@@ -406,7 +406,7 @@ class External(ABC):
         match name:
             case "str" | "bool" | "int" if len(call.args) == 1:
                 if name == "str" and values.PLACED in first and call.frame.file.is_inserted(call.node):
-                    return one(self._any_of_kind()).of(first.edits)  # it stands for `"cuda:" + str(i)`
+                    return one(self._text_of_any()).of(first.edits)  # it stands for `"cuda:" + str(i)`
                 return join(*(self._converted(name, a).of(e) for a, e in first.atoms.items()))
             case "list" | "tuple" | "sorted" | "set" | "reversed" | "frozenset" if call.args:
                 return Value({a if isinstance(a, Items) else Unknown(): e for a, e in first.atoms.items()})
@@ -489,8 +489,11 @@ class External(ABC):
                 return NOTHING
         return UNKNOWN
 
-    def _any_of_kind(self) -> Atom:
-        """Return the text of a device with an index that is not followed, as of `"cuda:" + str(i)`."""
+    def _text_of_any(self) -> Atom:
+        """Return the text of the helper's device for an index that is not followed: with 0, as `"cuda:" + str(i)` has.
+
+        Values for such indices are compared with each other alone.
+        """
         return Const(values.device_text(_placed(self.ask(World.kind_or, "cpu"), 0)), str)
 
     def _has(self, owner: Value, words: Value) -> Value:

@@ -305,9 +305,6 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-FALSE = join(const(False), const(None))  # what a flag is that is not followed, where a test of it failed
-
-
 def mark(name: str, condition: Value) -> Value:
     """Return the mark that `skipif`, `skipIf` or `skipUnless` makes of a condition; a text is not followed."""
     if any(isinstance(atom, Const) and atom.type is str for atom in condition):
