@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.dominance import lacks_cuda_alone
+from torchmigrate.semantic.dominance import know_parents, lacks_cuda_alone, reads
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leaves_block
@@ -33,6 +33,9 @@ def is_available(context: RuleContext) -> Iterator[Finding]:
         return
     if _told(context):
         yield context.left("its answer is only told")
+        return
+    if (line := _told_later(context)) is not None:
+        yield replace(context.left(f"line {line} tells its answer under CUDA's name"), blocks=True)
         return
     if _pins(context):
         yield context.left("it decides over pinning, which MPS cannot")
@@ -199,5 +202,23 @@ def _told(context: RuleContext) -> bool:
             case ast.Dict() | ast.Expr():
                 return True
             case _:
-                return False
+                return _is_told_as_cudas(up)
     return False
+
+
+def _is_told_as_cudas(statement: ast.AST | None) -> bool:
+    """Return whether a statement puts a value under a name of CUDA's: `report["CUDA available"] = ...`."""
+    match statement:
+        case ast.Assign([ast.Subscript(_, ast.Constant(str(name)))]):
+            return "cuda" in name.lower()
+    return False
+
+
+def _told_later(context: RuleContext) -> int | None:
+    """Return the line that puts the variable with the answer under a name of CUDA's, or None."""
+    match context.parent:
+        case ast.Assign([ast.Name() as target]):
+            know_parents(context.module)
+            told = (up for n in reads(context.module, target) if _is_told_as_cudas(up := context.module.parent(n)))
+            return next((up.lineno for up in told if isinstance(up, ast.stmt)), None)
+    return None
