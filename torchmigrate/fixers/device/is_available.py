@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.dominance import know_parents, lacks_cuda_alone, reads
+from torchmigrate.semantic.dominance import lacks_cuda_alone
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leaves_block
-from torchmigrate.syntax.scope import FUNCTIONS, Binding
+from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function
 from torchmigrate.torch_api.libraries import of_library
 
 _TELLS = {"print", "info", "debug", "warning", "warn", "log", "write", "format", "append", "echo", "str"}
@@ -217,8 +217,16 @@ def _is_told_as_cudas(statement: ast.AST | None) -> bool:
 def _told_later(context: RuleContext) -> int | None:
     """Return the line that puts the variable with the answer under a name of CUDA's, or None."""
     match context.parent:
-        case ast.Assign([ast.Name() as target]):
-            know_parents(context.module)
-            told = (up for n in reads(context.module, target) if _is_told_as_cudas(up := context.module.parent(n)))
-            return next((up.lineno for up in told if isinstance(up, ast.stmt)), None)
+        case ast.Assign([ast.Name(name)] as targets):
+            return _told_as_cudas(context.module).get((context.module.function(targets[0]), name))
     return None
+
+
+@query
+def _told_as_cudas(module: SemanticModel) -> dict[tuple[Function | None, str], int]:
+    """Return by function and variable the first line that puts it under a name of CUDA's."""
+    found: dict[tuple[Function | None, str], int] = {}
+    for statement in module.scopes.statements:
+        if _is_told_as_cudas(statement) and isinstance(value := getattr(statement, "value", None), ast.Name):
+            found.setdefault((module.function(statement), value.id), statement.lineno)
+    return found
