@@ -664,6 +664,8 @@ def test_a_program_that_begins_to_compile_gets_a_helper_that_knows(tmp_path: Pat
     assert "global _device" in write_plan(tmp_path)["accel.py"].decode() and checked(tmp_path) == {}
 
 
+CHOICE = "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\nimport lib\n"
+CHOOSES = {"cells": [{"cell_type": "code", "source": CHOICE}], "nbformat": 4}
 FORKS = "import multiprocessing as mp\nimport lib\nmp.Process(target=lib.move).start()\n"
 
 
@@ -675,13 +677,10 @@ FORKS = "import multiprocessing as mp\nimport lib\nmp.Process(target=lib.move).s
         ({"lib.py": MOVES, "run.py": FORKS.replace("Process", "spawn")}, "accel.py", True),
         ({"a/run.py": MOVES, "b/run.py": FORKS.replace("lib", "os")}, "a/accel.py", True),
         ({"lib.py": "from multiprocessing import Pool\n" + MOVES}, "accel.py", False),
-        (
-            {"lib.py": MOVES, "run.py": "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\nimport lib\n"},
-            "accel.py",
-            False,
-        ),
+        ({"lib.py": MOVES, "run.py": CHOICE}, "accel.py", False),
+        ({"lib.py": MOVES, "run.ipynb": json.dumps(CHOOSES)}, "accel.py", False),
     ],
-    ids=["nobody", "who imports it", "anew", "another program", "itself", "who chooses"],
+    ids=["nobody", "who imports it", "anew", "another program", "itself", "who chooses", "a notebook that chooses"],
 )
 def test_a_helper_starts_cuda_only_where_nothing_has_to_come_before(
     tmp_path: Path, files: dict[str, str], copy: str, starts: bool

@@ -800,6 +800,7 @@ def compiles(raw: bytes) -> bool:
     return any(map(_is_compiler, nodes))
 
 
+@functools.lru_cache(maxsize=256)
 def defers_cuda(raw: bytes) -> bool:
     """Return whether code does what has to come before CUDA starts: it forks, or sets CUDA_VISIBLE_DEVICES."""
     if not any(word in raw for word in DEFERRING):

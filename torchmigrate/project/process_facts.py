@@ -235,16 +235,24 @@ def project_starts_nccl(index: ImportIndex) -> bool:
 
 def files_compiled(index: ImportIndex) -> frozenset[str]:
     """Return the files that may share a process with code which compiles functions (torch.compile), or may."""
-    modules = set[str]().union(*map(index.holding, COMPILING))
-    found = {path for path in modules if compiles(_read(path, index))}
-    notebooks = ((path, index.read_or_nothing(path)) for path in index.files if path.endswith(".ipynb"))
-    found |= {path for path, raw in notebooks if b"torch.compile" in raw or b"dynamo" in raw}
-    return frozenset(together(found, index, with_packages=True)) if found else frozenset()
+    return _in_programs_with(index, COMPILING, compiles, (b"torch.compile", b"dynamo"))
 
 
 def files_deferring(index: ImportIndex) -> frozenset[str]:
     """Return the files that may share a process with code which has to run before CUDA starts."""
-    found = {path for path in set[str]().union(*map(index.holding, DEFERRING)) if defers_cuda(_read(path, index))}
+    return _in_programs_with(index, DEFERRING, defers_cuda, (b"CUDA_VISIBLE_DEVICES", b"multiprocessing"))
+
+
+def _in_programs_with(
+    index: ImportIndex, words: Iterable[bytes], does: Callable[[bytes], bool], in_notebooks: Iterable[bytes]
+) -> frozenset[str]:
+    """Return the files that may share a process with a module which does something, or a notebook with such a word.
+
+    A module without any of `words` does not.
+    """
+    found = {path for path in set[str]().union(*map(index.holding, words)) if does(_read(path, index))}
+    notebooks = ((path, index.read_or_nothing(path)) for path in index.files if path.endswith(".ipynb"))
+    found |= {path for path, raw in notebooks if any(word in raw for word in in_notebooks)}
     return frozenset(together(found, index, with_packages=True)) if found else frozenset()
 
 

@@ -136,7 +136,7 @@ def _called(
     if name == "device" and _is_moved(module, call):
         return _device_or_cpu(module) if early or _defines_to(module) else _MOVE
     asks_anew = name.startswith("device") and name not in _TOTAL and not _asked_before(span)
-    if asks_anew and _forks(module):
+    if asks_anew and defers_cuda(module.source.utf8):
         return None
     return _device_or_cpu(module) if name == "device" else _ANYWHERE.get(name)
 
@@ -161,12 +161,6 @@ def _compiles(module: SemanticModel) -> bool:
 def _defines_to(module: SemanticModel) -> bool:
     """Return whether the file has a function or method of the name `to`."""
     return any(isinstance(s, FUNCTIONS) and s.name == "to" for s in module.scopes.statements)
-
-
-@query
-def _forks(module: SemanticModel) -> bool:
-    """Return whether the file forks processes or chooses the devices that CUDA sees."""
-    return defers_cuda(module.source.utf8)
 
 
 def _index(call: ast.Call) -> str:
