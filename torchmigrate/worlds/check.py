@@ -264,6 +264,8 @@ class Check:
             self._staying |= {
                 p for seen in after.values() for p, _ in seen.of(DEVICE) if broken & seen.edits(DEVICE, p)
             }
+            if found:
+                break  # the other users are asked when these edits have been held back
         held: Held = {}
         for fault in found:
             for number in sorted(fault.edits):
