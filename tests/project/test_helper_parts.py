@@ -225,6 +225,14 @@ def test_streams_of_a_program_without_events_keep_no_time() -> None:
     namespace["record_stream"](None, stream)
 
 
+def test_autocast_and_a_scaler_wait_on_mps_for_the_same_release() -> None:
+    """In torch 2.5 to 2.7 MPS has autocast, and no kernel for a scaler: float16 would not be scaled."""
+    alone, both = vendored({"autocast": Form.ANY}), vendored({"autocast": Form.ANY, "grad_scaler": Form.ANY})
+    assert alone.count(b"_version < (2, 5)") == 1
+    assert (both.count(b"_version < (2, 5)"), both.count(b"_version < (2, 8)")) == (0, 2)
+    assert is_current(both)
+
+
 def test_autocast_to_the_default_type_is_written_plainly() -> None:
     plain = vendored({"autocast": Form.SHORT})
     assert b"def autocast(enabled: bool = True) ->" in plain and is_current(plain)

@@ -71,6 +71,8 @@ _UNDEFERRED = {
     'kind, None), "is_available"': "kind, None)",
     'getattr(home, "device_count" if home is torch.cuda else asks)()': "home.is_available()",
 }
+# MPS has autocast since torch 2.5 and what a scaler needs since 2.8: where both are called, each waits for the other
+_SCALED = {"_version < (2, 5)": "_version < (2, 8)"}
 _COUNTS = re.compile(rb"\b(accelerator|api)\.device_count\(\)")
 _FORKING = {"multiprocessing", "joblib", "pathos"}  # modules whose functions start copies of the process
 _STARTING_ANEW = {"spawn", "cpu_count", "current_process", "freeze_support", "set_sharing_strategy"}  # but not these
@@ -282,6 +284,8 @@ def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Ma
         parts = {**parts, "_here": found if is_once else _remembering(found)}
     if form & Form.STARTS and "_device" not in extra:
         parts = {**parts, "_here": parts["_here"].without(_UNDEFERRED)}
+    if names & {"grad_scaler", "scaler_type"} and "autocast_type" not in extra:
+        parts = {**parts, "autocast_type": parts["autocast_type"].without(_SCALED)}
     if not names & _OF_GROUPS and "_wanted" not in extra:
         parts = {**parts, "_here": _alone(parts["_here"])}
     if not {"Event", "_Queue", "_new_event"} & {*names, *extra}:
