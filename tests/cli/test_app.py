@@ -95,6 +95,20 @@ def test_all_is_well_is_not_said_over_what_was_not_read(here: Path, fake: None, 
     assert ran.out == ""
 
 
+def test_advice_names_the_helper_as_the_project_has_it_and_how_its_functions_come(here: Path, cli: Cli) -> None:
+    """Found in VIBE: the advice was `accel.is_nvidia()`, the helper torch_accel.py, without such a function."""
+    (here / "accel.py").write_text("x = 1\n")
+    (here / "a.py").write_text("import torch\nx = torch.ones(1).cuda()\ntorch.cuda.set_sync_debug_mode(1)\n")
+    ran = cli("apply", "--allow-dirty")
+    assert "keep it behind `if torch_accel.is_nvidia():`" in ran.out
+    assert "The next apply adds `torch_accel.is_nvidia()` to the helper, once your code calls it." in ran.err
+    assert "def is_nvidia" not in (here / "torch_accel.py").read_text()
+    text = (here / "a.py").read_text()
+    (here / "a.py").write_text(text.replace("torch.cuda.set", "if torch_accel.is_nvidia():\n    torch.cuda.set"))
+    assert "The next apply" not in cli("apply", "--allow-dirty").err
+    assert "def is_nvidia" in (here / "torch_accel.py").read_text()
+
+
 def test_streams(project: Path, cli: Cli) -> None:
     (project / "bad.py").write_text("(")
     for command in ("check", "apply"):

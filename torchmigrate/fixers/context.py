@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from torchmigrate.diagnostics.finding import Finding, Fix, Safety, Status
 from torchmigrate.helper import vendoring
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import HELPER, roots_in, spell, spelled
+from torchmigrate.semantic.references import HELPER, roots_in, spell, spell_helper, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.scope import Scope
 
@@ -52,6 +52,8 @@ class RuleContext:
         # code that a rule normally rewrites, and could not here, keeps the guard above it, as NVIDIA-only code does
         blocks = bool(changes.pop("blocks", fix is None and (rule.blocks or rule.safety is not Safety.DISPLAY)))
         text = message or rule.message
+        if f"{HELPER}." in text:
+            text = spell_helper(text, spelled(self.module))
         see = rule.see[0] if rule.see else ""
         changes = {"backends": rule.backends, "blocks": blocks, "guards": rule.guards, "raises": rule.raises, **changes}
         return Finding(rule.id, safety, start, end, text, fix=fix, see=see, **changes)  # type: ignore[arg-type]

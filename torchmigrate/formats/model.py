@@ -6,6 +6,7 @@ Other programs get positions of their own kind: git's file names, lines, columns
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -183,6 +184,8 @@ class Report:
             left.append(f"{counts['yours']} need{'s' if counts['yours'] == 1 else ''} you")
         if left:
             yield ", ".join(left) + "."
+        if advised := next(filter(None, (_ADVISED.search(f.message) for _, f in self.findings)), None):
+            yield f"The next apply adds `{advised[1]}` to the helper, once your code calls it."
         if self.left:
             yield f"{len(self.left)} left alone (-v)."
             yield from self._describe_held()
@@ -246,6 +249,7 @@ class Report:
         return f"{verb} {len(old)} of {files}{added}: {edits}."
 
 
+_ADVISED = re.compile(r"`(?:if )?(\w+\.is_nvidia\(\))")  # the helper's function that findings tell to call
 _SETTLED = (Status.SUPPRESSED, Status.LEFT, Status.KNOWN)
 
 

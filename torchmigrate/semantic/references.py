@@ -204,6 +204,11 @@ def spell(template: str, names: Mapping[str, str]) -> str:
     return _IDENTIFIER.sub(lambda m: names.get(m.group(1)) or names["accel"] + m.group(2), template)
 
 
+def spell_helper(words: str, names: Mapping[str, str]) -> str:
+    """Replace `accel.f` in a message by the name that the file uses for it; torch is told of by its own name."""
+    return spell(words, {**names, "torch": "torch"})
+
+
 def roots_in(text: str, names: Mapping[str, str]) -> frozenset[str]:
     """Return which of `accel` and `torch` a text uses, as spelled by `names`."""
     asked = ((key, names[key]) for key in ("accel", "torch"))
