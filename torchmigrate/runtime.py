@@ -172,6 +172,12 @@ def device_of(obj: Any) -> Any:
     return device_guard(obj.device if is_accelerated(obj) else None)
 
 
+def is_available_except_mps() -> bool:
+    """Return whether there is an accelerator other than MPS, for code that raises there."""
+    kind = _here().type
+    return torch.cuda.is_available() if kind == "cuda" else kind not in ("cpu", "mps")
+
+
 def is_usable() -> bool:
     """Return False only where torch was built for CUDA or ROCm and finds no GPU."""
     built: Any = torch.backends.cuda.is_built
@@ -668,6 +674,9 @@ class _Properties:
         self.name, self.total_memory = get("name", name), get("total_memory", total_memory)
         self.major, self.minor = get("major", 0), get("minor", 0)
         self.multi_processor_count = get("multi_processor_count", 0)
+
+    def __repr__(self) -> str:
+        return f"Properties({self.__dict__})"
 
 
 def get_device_properties(device: Any = None) -> Any:

@@ -176,11 +176,33 @@ OTHERS = [
 ]
 
 
+LEFT_OUT = {
+    SCRIPT: "cuda = accel.is_available_except_mps()\n",
+    FUNCTION: '    device = accel.device() if accel.is_available_except_mps() else torch.device("cpu")\n',
+}
+OWN = """import torch
+def is_available():
+    return torch.cuda.is_available() or torch.xpu.is_available()
+def device():
+    return torch.device("cuda" if torch.cuda.is_available() else "xpu" if torch.xpu.is_available() else "cpu")
+"""
+
+
 @pytest.mark.parametrize("text", [SCRIPT, FUNCTION], ids=["a script", "a function"])
 @pytest.mark.parametrize("made", MAKING)
-def test_a_choice_of_a_device_stays_that_comes_to_float64(made: str, text: str, tmp_path: Path) -> None:
+def test_a_choice_of_a_device_that_comes_to_float64_leaves_mps_out(made: str, text: str, tmp_path: Path) -> None:
+    """A Mac stays on the CPU, as before; all other accelerators are chosen."""
     more = "def helper(output):\n    return output.sum().double()\n"
-    assert _after(tmp_path, {"train.py": text, "metrics.py": more + METRIC.format(made)}, "train.py") == text
+    after = _after(tmp_path, {"train.py": text, "metrics.py": more + METRIC.format(made)}, "train.py")
+    assert LEFT_OUT[text] in after
+    assert "cuda()" not in after.replace("accel.", "")
+
+
+@pytest.mark.parametrize("made", MAKING)
+def test_a_helper_of_the_projects_own_asks_for_any_accelerator_so_the_choice_stays(made: str, tmp_path: Path) -> None:
+    more = "def helper(output):\n    return output.sum().double()\n"
+    files = {"train.py": SCRIPT, "metrics.py": more + METRIC.format(made), "gpu.py": OWN}
+    assert "train.py" not in texts_after(write_tree(tmp_path, files), helper="gpu")
 
 
 @pytest.mark.parametrize("text", [SCRIPT, FUNCTION], ids=["a script", "a function"])
@@ -199,10 +221,13 @@ def test_a_choice_changes_together_with_the_float64_that_an_unsafe_fix_makes_on_
 
 def test_a_finding_names_the_file_and_line_that_makes_float64(tmp_path: Path) -> None:
     files = {"train.py": FUNCTION, "metrics.py": "\n" + METRIC.format(MAKING[0])}
+    reason = "metrics.py, line 3: the device comes to this, which raises on MPS"
     found = planned(write_tree(tmp_path, files), "check")["train.py"]
-    held = "metrics.py, line 3: the device comes to this, which raises on MPS"
-    assert f"(left alone: {held})" in found.findings[0].message
-    assert found.findings[0].held == held
+    assert found.findings[0].message.endswith(f"; MPS is left out: {reason}")
+    write_tree(tmp_path, {"gpu.py": OWN})
+    found = planned(tmp_path, "check", helper="gpu")["train.py"]
+    assert f"(left alone: {reason})" in found.findings[0].message
+    assert found.findings[0].held == reason
 
 
 # ---- what torch.jit.script compiles can call no helper

@@ -379,6 +379,12 @@ def test_things_without_a_device_are_not_accelerated(backend):
     assert accel.is_accelerated(object()) is False
 
 
+@pytest.mark.parametrize(("kind", "is_there"), [("cpu", False), ("mps", False), ("xpu", True), ("npu", True)])
+def test_mps_is_left_out_of_the_question_for_code_that_raises_there(backend, kind, is_there):
+    backend(kind)
+    assert accel.is_available_except_mps() is is_there
+
+
 def test_a_refusal_gives_way_where_torch_was_not_built_for_cuda(monkeypatch):
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
     assert accel.is_usable()

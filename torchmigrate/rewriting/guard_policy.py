@@ -10,7 +10,7 @@ import ast
 import bisect
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -23,7 +23,7 @@ from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, c
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.library_use import double_made, double_uses
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import words_in
+from torchmigrate.semantic.references import spelled, words_in
 from torchmigrate.semantic.values import double_defaults, doubles_moved
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import SKIP_MARKS, chain_of, last_name
@@ -418,21 +418,65 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
         return at
 
     raising = cache(partial(_raisers, module, findings))
+    offers = _offers(module, findings)
+    spared: dict[Span, tuple[str, str]] = {}  # what is not to lead to MPS: its text then, and the reason
     told: set[str] = set()  # reasons that the last line of a report gives
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
             region.reason = _BOUND.format(module.source.position(at)[0])
-        elif not region.reason and (reason := _raising(module, region, raising)):
+        elif not region.reason and (reason := _raising(module, region, raising) or _double(module, region)):
+            if region.guard in offers and not region.refusal:
+                spared[region.guard] = offers[region.guard], reason
+                continue
             told.add(reason)
-            region.reason, region.body_stays = reason, region.skips
-        elif not region.reason and (reason := _double(module, region)):
             region.reason, region.body_stays = reason, region.skips
     portable = {r.home for r in regions if r.reason == PORTABLE}
     for region in regions:
         if region.refusal and not region.reason and region.home in portable:
             region.reason = PORTABLE  # it refuses what the ladder would not take
     blocked = Around(_blocked(regions))
-    return [_settle(f, blocked, told) for f in findings]
+    return [_settle(f, blocked, told) for f in _without_mps(findings, spared)]
+
+
+_OFFER = re.compile(r"(?P<helper>.+)\.(is_available\(\)|(?P<device>device\([^()]*\))|device_type\(\))")
+_PLAIN_PLACES = (ast.Assign, ast.AnnAssign, ast.Return, ast.keyword, ast.Call)
+
+
+def _offers(module: SemanticModel, findings: list[Finding]) -> dict[Span, str]:
+    """Return what asks the helper for an accelerator or takes its device, each with its text where MPS is left out."""
+    if module.facts.own is not None:
+        return {}  # a helper of the project's own has no question that leaves MPS out
+    found: dict[Span, str] = {}
+    for finding in findings:
+        edit = finding.fix.edits[0] if finding.fix and len(finding.fix.edits) == 1 else None
+        match = _OFFER.fullmatch(edit.text) if edit and edit.start <= finding.start < finding.end <= edit.end else None
+        if edit is None or match is None:
+            continue
+        text = f"{match['helper']}.is_available_except_mps()"
+        if not edit.text.endswith(".is_available()"):
+            node = _expressions(module).get((edit.start, edit.end))
+            cpu = "'cpu'" if b"'cpu'" in module.source.utf8[edit.start : edit.end] else '"cpu"'
+            otherwise = f"{spelled(module)['torch']}.device({cpu})" if match["device"] else cpu
+            text = f"{edit.text} if {text} else {otherwise}"
+            text = text if isinstance(node and module.parent(node), _PLAIN_PLACES) else f"({text})"
+        found[_span(finding)] = text
+    return found
+
+
+def _without_mps(findings: list[Finding], spared: Mapping[Span, tuple[str, str]]) -> Iterator[Finding]:
+    """Yield the findings with other texts at these spans: the code behind them raises on MPS, and runs elsewhere.
+
+    A choice around such a question is not shortened to a device of the helper's, which may be MPS.
+    """
+    inside = Inside(spared)
+    for finding in findings:
+        if finding.fix and _span(finding) in spared:
+            text, reason = spared[_span(finding)]
+            edits = (replace(finding.fix.edits[0], text=text),)
+            words = f"{finding.message}; MPS is left out: {reason}"
+            yield replace(finding, fix=replace(finding.fix, edits=edits), message=words)
+        elif not (finding.fix and next(iter(inside.find(*_span(finding))), None)):
+            yield finding
 
 
 def _double(module: SemanticModel, region: GuardRegion) -> str:

@@ -216,6 +216,13 @@ class Tensor:
         prefix = "torch." + ("" if self.device.type == "cpu" else self.device.type + ".")
         return f"{prefix}FloatTensor" if dtype is None else self.to(dtype)
 
+    def double(self) -> Tensor:
+        if self.device.type == "mps":
+            raise TypeError(
+                "Cannot convert a MPS Tensor to float64 dtype"
+            )
+        return self._new(dtype="float64")
+
     def numpy(self) -> list[float]:
         if self.device.type != "cpu":
             raise TypeError(f"can't convert {self.device} device type tensor to numpy.")
@@ -240,7 +247,7 @@ class Tensor:
         return self._new()
 
     __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __truediv__ = __matmul__ = _with
-    __getitem__ = sum = mean = float = half = detach = clone = contiguous = view = reshape = _with
+    __getitem__ = sum = mean = eq = float = half = detach = clone = contiguous = view = reshape = _with
     backward = record_stream = copy_ = zero_ = _with
 
     def item(self) -> float:

@@ -1,0 +1,2 @@
+def accuracy(output, labels):
+    return output.eq(labels).float()
