@@ -33,6 +33,7 @@ from torchmigrate.worlds.observations import (
     NO_DOUBT,
     PRECISION,
     REFUSAL,
+    SURE,
     Doubts,
     Key,
     Observations,
@@ -445,6 +446,12 @@ def _plain(value: Value) -> set[object]:
     return {("cuda" if isinstance(a, Device) and a.index == 0 else a) for a in value}
 
 
+def _leads_to_the_cpu(seen: Observations, place: Place) -> bool:
+    """Return whether who names CUDA gets the CPU here: `if name == "cuda" and not is_available(): name = "cpu"`."""
+    given, there = seen.get(SURE, place), seen.get(DEVICE, place)
+    return given is not None and there is not None and _types(given) == {"cpu"} and "cuda" not in _types(there)
+
+
 def _own_devices(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
     """Yield device positions at which the original chose the accelerator itself, and would no longer."""
     for place, before in old.of(DEVICE):
@@ -557,7 +564,9 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
         if is_death_of_a_test and key in original.cuda.in_tests:
             continue
         falls_back = _open(there) and before is not None and not _open(before)  # what a user asks for, or the CPU
-        if ("cuda" in _types(there) or falls_back) and (before is None or _types(before) == {"cpu"}):
+        if "cuda" in _types(there) and _leads_to_the_cpu(old, place) and _leads_to_the_cpu(new, original.now(place)):
+            stays.append(place)
+        elif ("cuda" in _types(there) or falls_back) and (before is None or _types(before) == {"cpu"}):
             if now is not None and world.kind in _types(now):
                 if before is not None or not any(_is_between(place, start, end) for start, end in past):
                     moved.append(place)

@@ -28,6 +28,7 @@ from torchmigrate.worlds.observations import (
     MAPPED,
     REFUSAL,
     SCALER,
+    SURE,
     Observations,
     Place,
     device_of,
@@ -264,6 +265,9 @@ class External(ABC):
             return
         noted = join(there, Value(unknown))
         self._note(DEVICE, call, noted)
+        given = devices(value.only(atom for atom in value if not values.is_supposed(atom)))
+        if len(given) < len(there):
+            self._note(SURE, call, given)
         if moves and all(isinstance(a, Device) and a.type == "cuda" for a in noted) and not self.ask(World.is_cuda):
             self.die('"cuda"', call, noted)
 

@@ -17,6 +17,7 @@ NO_DOUBT: Doubts = frozenset()
 
 DEVICE = "device"  # a device position of torch: the devices that reach it
 KEPT = "kept"  # a device of CUDA that is stored or returned without CUDA
+SURE = "sure"  # those of a device position's devices that the program gives, where a user may name others
 DEATH = "death"  # code of CUDA that runs without CUDA
 REFUSAL = "refusal"  # raise, assert, sys.exit
 FOREIGN = "foreign"  # what another library is given

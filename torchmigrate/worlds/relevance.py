@@ -204,6 +204,19 @@ class Relevance:
                 up = self._around.get(up)
         self.settings: set[ast.AST] = set()
         self._add_settings()
+        self._add_flags()
+
+    def _add_flags(self) -> None:
+        """Add the tests of flags that a refusal asks for: `if args.cuda and not torch.cuda.is_available(): exit()`.
+
+        Behind it the flag is false where there is no CUDA.
+        """
+        matters = (row.node for row in self._rows if row.node in self.relevant or row.node in self.holding)
+        tests = [node for node in matters if isinstance(node, ast.If)]
+        refusing = (node.test for node in tests if node in self.relevant and any(map(leaves, node.body)))
+        chains = (test.values for test in refusing if isinstance(test, ast.BoolOp))
+        flags = {chain for values in chains for value in values if (chain := _flag(value))}
+        self.relevant.update(node for node in tests if flags and _flag(node.test) in flags)
 
     def _add_settings(self) -> None:
         """Add the plain values that a file gives to names which code that matters reads, and the tests of these names.
@@ -545,6 +558,12 @@ _TRANSPARENT = (
     ast.Set, ast.Dict, ast.Starred, ast.Subscript, ast.NamedExpr, ast.Await, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp, ast.comprehension,
 )  # fmt: skip
+
+
+def _flag(test: ast.expr) -> str | None:
+    """Return the name or attribute that a test asks for, or asks not to be: `args.cuda`."""
+    asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+    return attribute_chain(asked)
 
 
 def _option_names(call: ast.Call) -> Iterator[str]:

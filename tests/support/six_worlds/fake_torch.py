@@ -218,9 +218,7 @@ class Tensor:
 
     def double(self) -> Tensor:
         if self.device.type == "mps":
-            raise TypeError(
-                "Cannot convert a MPS Tensor to float64 dtype"
-            )
+            raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
         return self._new(dtype="float64")
 
     def numpy(self) -> list[float]:

@@ -188,13 +188,12 @@ def refused_request(p: Sketch) -> None:
 @construct()
 def validated(p: Sketch) -> None:
     name = p.name("check")
-    p.add(
-        f"def {name}(device):\n"
-        + p.one(
-            '    assert device in ("cpu", "cuda", "cuda:0", "mps", "xpu"), device\n    return device',
-            '    if torch.device(device).type not in ("cpu", "cuda"):\n        raise ValueError("Invalid device " + device)\n'
-            "    return device",
-            '    if not device.startswith("cuda") and device != "cpu":\n        raise ValueError(device)\n    return device',
-        )
+    body = p.one(
+        '    assert device in ("cpu", "cuda", "cuda:0", "mps", "xpu"), device\n    return device',
+        '    if torch.device(device).type not in ("cpu", "cuda"):\n        raise ValueError("Invalid device " + device)\n'
+        "    return device",
+        '    if not device.startswith("cuda") and device != "cpu":\n        raise ValueError(device)\n    return device',
     )
-    p.show(f"{name}({p.device()})")
+    p.add(f"def {name}(device):\n{body}")
+    device = p.device()
+    p.show(f"{name}(str({device}))" if "startswith" in body else f"{name}({device})")  # a device has no startswith
