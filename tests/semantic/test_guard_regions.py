@@ -197,11 +197,19 @@ GUARDED = {
 }
 
 
+def leaves_mps_out(after: str) -> bool:
+    """Return whether the only question for a device is one that MPS does not answer, and no device is taken beside it."""
+    question = "accel.is_available_except_mps()"
+    before, _, behind = after.partition(question)
+    chosen = before.rpartition("\n")[2] + behind
+    return "torch.cuda" not in after and after.count(question) == 1 and after.count("accel.d") == chosen.count("accel.d")
+
+
 @pytest.mark.parametrize("body", GUARDED.values(), ids=GUARDED)
 @pytest.mark.parametrize("data", DOUBLES)
-def test_what_moves_float64_of_numpy_stays_on_the_cpu_without_cuda(data: str, body: str, migrated: Migrated) -> None:
-    text = "import numpy as np\nimport torch\ndef f(a):\n" + body.replace("DATA", data)
-    assert migrated(text) == text
+def test_what_moves_float64_of_numpy_leaves_mps_out(data: str, body: str, migrated: Migrated) -> None:
+    """A Mac stays on the CPU, as before; all other accelerators are chosen."""
+    assert leaves_mps_out(migrated("import numpy as np\nimport torch\ndef f(a):\n" + body.replace("DATA", data)))
 
 
 @pytest.mark.parametrize("body", GUARDED.values(), ids=GUARDED)
@@ -229,12 +237,12 @@ CHOSEN = {
 
 @pytest.mark.parametrize("body", CHOSEN.values(), ids=CHOSEN)
 @pytest.mark.parametrize("default", DEFAULTS)
-def test_where_float64_is_the_default_dtype_a_guard_stays(default: str, body: str, migrated: Migrated) -> None:
+def test_where_float64_is_the_default_dtype_mps_is_left_out(default: str, body: str, migrated: Migrated) -> None:
     text = f"import torch\nkind = torch.double\ntorch.{default}\n{body}"
-    assert migrated(text) == text
-    assert "torch.cuda" not in migrated(
-        text.replace("float64", "float32").replace("double", "float").replace("Double", "Float")
-    )
+    assert leaves_mps_out(migrated(text))
+    single = migrated(text.replace("float64", "float32").replace("double", "float").replace("Double", "Float"))
+    assert "torch.cuda" not in single
+    assert "except_mps" not in single
 
 
 def test_a_default_dtype_of_another_function_keeps_no_guard(migrated: Migrated) -> None:
@@ -263,16 +271,21 @@ CHOICES = {
 
 @pytest.mark.parametrize("body", CHOICES.values(), ids=CHOICES)
 @pytest.mark.parametrize("raising", RAISING.values(), ids=RAISING)
-def test_a_choice_stays_whose_device_comes_to_what_raises_on_mps(raising: str, body: str, migrated: Migrated) -> None:
-    text = "import torch\n" + body.replace("IT", raising)
-    assert migrated(text) == text
-    assert "torch.cuda" not in migrated("import torch\n" + body.replace("IT", "x.sum()"))
+def test_a_choice_whose_device_comes_to_what_raises_on_mps_leaves_it_out(
+    raising: str, body: str, migrated: Migrated
+) -> None:
+    assert leaves_mps_out(migrated("import torch\n" + body.replace("IT", raising)))
+    other = migrated("import torch\n" + body.replace("IT", "x.sum()"))
+    assert "torch.cuda" not in other
+    assert "except_mps" not in other
 
 
 @pytest.mark.parametrize("body", CHOICES.values(), ids=CHOICES)
 def test_what_raises_on_mps_and_somebody_accepted_keeps_no_choice(body: str, migrated: Migrated) -> None:
     accepted = body.replace("IT", "x.matrix_exp()  # torchmigrate: ignore[hazard/mps-operator]")
-    assert "torch.cuda" not in migrated("import torch\n" + accepted)
+    after = migrated("import torch\n" + accepted)
+    assert "torch.cuda" not in after
+    assert "except_mps" not in after
 
 
 def test_what_raises_on_mps_in_another_function_keeps_no_choice(migrated: Migrated) -> None:

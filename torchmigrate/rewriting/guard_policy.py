@@ -424,7 +424,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
             region.reason = _BOUND.format(module.source.position(at)[0])
-        elif not region.reason and (reason := _raising(module, region, raising) or _double(module, region)):
+        elif not region.reason and (reason := _double(module, region) or _raising(module, region, raising)):
             if region.guard in offers and not region.refusal:
                 spared[region.guard] = offers[region.guard], reason
                 continue

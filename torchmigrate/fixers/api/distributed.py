@@ -35,7 +35,19 @@ from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, function_scope
 from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER, having
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
-_WORDS = ("world", "rank", "distrib", "ddp", "parallel", "process", "gpu", "device", "accelerat", *having("helper"))
+_WORDS = (
+    "world",
+    "rank",
+    "distrib",
+    "ddp",
+    "parallel",
+    "process",
+    "gpu",
+    "device",
+    "accelerat",
+    "initialized",
+    *having("helper"),
+)
 _CHOICE = re.compile("|".join(_WORDS), re.I)
 _OF_PARALLEL = ("__new__", "__init__", "__call__", "forward")  # by which it is made and called
 _MPS = "MPS has no collectives and raises AttributeError"
@@ -93,11 +105,18 @@ def _is_index(module: SemanticModel, node: ast.expr) -> bool:
 
 
 def mps(context: RuleContext) -> Iterator[Finding]:
-    """Report the first DistributedDataParallel of a file that no test about processes or devices keeps from MPS."""
+    """Report a file's first DistributedDataParallel or collective that no test of processes or devices guards."""
     if context.call is None or not is_for_devices(context.module):
         return
     if _first_unguarded(context.module, tuple(context.rule.on)) is context.call:
-        yield context.note()
+        name = (context.qualified or "").rpartition(".")[2]
+        yield context.note("" if name == "DistributedDataParallel" else _NO_COLLECTIVE.format(name))
+
+
+_NO_COLLECTIVE = (
+    "MPS has no collectives, so `{}` raises there for a tensor on MPS, with one process too: "
+    "where one process runs, leave it out; several get the CPU"
+)
 
 
 @query

@@ -21,6 +21,7 @@ from torchmigrate.semantic.references import (
     strings_in,
     words_in,
 )
+from torchmigrate.semantic.values import doubles_moved
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import chain_of, is_same
@@ -31,7 +32,11 @@ _MOVES = ("cuda", "to")
 
 
 def float64(context: RuleContext) -> Iterator[Finding]:
-    if isinstance(context.ref, ast.Attribute) and context.ref.attr == "double":
+    if isinstance(context.ref, ast.Attribute) and context.ref.attr in _MOVES:
+        moved_doubles = doubles_moved(context.module).get(context.module.function(context.node), ())
+        if context.call is not None and context.module.span(context.call)[0] in moved_doubles:
+            yield context.note()
+    elif isinstance(context.ref, ast.Attribute) and context.ref.attr == "double":
         if context.call is not None and not context.call.args and moved(context.module, context.call):
             yield context.note()
     elif context.qualified == "torch.cuda.DoubleTensor" or moved(context.module, context.ref):
@@ -76,8 +81,10 @@ def where_cuda_is_named(module: SemanticModel) -> Safety:
 
 
 def moved(module: SemanticModel, node: ast.AST) -> bool:
-    """Return whether a call of the same chain, or the call that takes this dtype, names a device."""
-    return any(names_device(n) for n in (*_below(node), *_above(module, node)))
+    """Return whether a call of the same chain, or of the chain that takes this dtype, names a device."""
+    above = list(_above(module, node))
+    taking = above[0].func if above and _takes_dtype(above[0]) else node
+    return any(names_device(call) for call in (*_below(node), *above, *_below(taking)))
 
 
 def _above(module: SemanticModel, node: ast.AST) -> Iterator[ast.Call]:
