@@ -1259,3 +1259,33 @@ def test_completed():
     found = planned(write_tree(tmp_path, {"metric.py": metric, "test_metric.py": test}))["test_metric.py"]
     assert isinstance(found, Changed)
     assert b"cuda" not in found.after
+
+
+HANDED = """import os
+import torch
+import other
+def one():
+    return other.generator("cuda" if torch.cuda.is_available() else "cpu")
+def two(x):
+    return x.cuda()
+"""
+OTHER = """import ctranslate2
+import torch
+def three(x):
+    return x.cuda()
+def generator(device):
+    return ctranslate2.Generator("x", device=device)
+"""
+
+
+def test_reasons_tell_lines_as_the_rewritten_files_have_them(tmp_path: Path) -> None:
+    """Found in audiocraft: an entry for line 50 said that line 49, which was the same, is handed to demucs."""
+    found = planned(write_tree(tmp_path, {"main.py": HANDED, "other.py": OTHER}))
+    assert b"x.to(accel.device())" in found["other.py"].after
+    lines = found["other.py"].after.decode().splitlines()
+    number = next(at for at, line in enumerate(lines, 1) if "ctranslate2.Generator" in line)
+    assert number == OTHER.splitlines().index('    return ctranslate2.Generator("x", device=device)') + 2
+    left = [f for f in found["main.py"].findings if f.held]
+    assert left
+    assert all(f.held.startswith(f"other.py, line {number}: this device is handed to ctranslate2") for f in left)
+    assert all(f"(left alone: {f.held})" in f.message for f in left)

@@ -198,11 +198,13 @@ GUARDED = {
 
 
 def leaves_mps_out(after: str) -> bool:
-    """Return whether the only question for a device is one that MPS does not answer, and no device is taken beside it."""
+    """Return whether the only question for a device is one that leaves MPS out, and no device is taken beside it."""
     question = "accel.is_available_except_mps()"
     before, _, behind = after.partition(question)
     chosen = before.rpartition("\n")[2] + behind
-    return "torch.cuda" not in after and after.count(question) == 1 and after.count("accel.d") == chosen.count("accel.d")
+    return (
+        "torch.cuda" not in after and after.count(question) == 1 and after.count("accel.d") == chosen.count("accel.d")
+    )
 
 
 @pytest.mark.parametrize("body", GUARDED.values(), ids=GUARDED)

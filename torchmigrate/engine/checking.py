@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import itertools
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
-from torchmigrate.diagnostics.finding import Safety, Status, Unchanged
+from torchmigrate.diagnostics.finding import Changed, FileResult, Finding, Safety, Status, Unchanged
 from torchmigrate.engine import worker
 from torchmigrate.engine.worker import Done, Progress, Read
 from torchmigrate.helper.placement import placement
@@ -82,6 +87,36 @@ def run_checked(
     if mode == "check":
         by_path |= dict(rerun(sorted(stale), mode))
     return list(by_path.values()), facts, (total, sum(map(len, facts.held.values())))
+
+
+def in_new_lines(results: Sequence[FileResult], facts: ProjectContext) -> list[FileResult]:
+    """Return the results with the reasons of the check telling lines of the rewritten files, as the findings do."""
+    changed = {str(r.path): r for r in results if isinstance(r, Changed) and r.path.suffix == ".py"}
+
+    @cache
+    def moved(path: str) -> Sequence[tuple[str, int, int, int, int]]:
+        before, after = changed[path].before.splitlines(), changed[path].after.splitlines()
+        return difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+
+    def retold(path: str, finding: Finding) -> Finding:
+        match = _TOLD_LINE.match(finding.held) if finding.held in {*facts.held.get(path, {}).values()} else None
+        target = os.path.join(facts.index.root, match["file"]) if match and match["file"] else path
+        if match is None or target not in changed:
+            return finding
+        line = int(match["line"]) - 1
+        new = next((j + min(line - i, max(n - j - 1, 0)) for _, i, m, j, n in moved(target) if i <= line < m), line)
+        held = f"{finding.held[: match.start('line')]}{new + 1}{finding.held[match.end('line') :]}"
+        return replace(finding, held=held, message=finding.message.replace(finding.held, held))
+
+    return [
+        replace(r, findings=tuple(retold(str(r.path), f) for f in r.findings))
+        if isinstance(r, (Changed, Unchanged)) and str(r.path) in facts.held
+        else r
+        for r in results
+    ]
+
+
+_TOLD_LINE = re.compile(r"(?:(?P<file>[^:]+\.py), )?line (?P<line>\d+): ")
 
 
 def _with_helpers(facts: ProjectContext, by_path: Mapping[str, Done]) -> ProjectContext:

@@ -132,6 +132,7 @@ def plan(
     vendored.tend(tended.copies, tended.users)
     results = vendored.tend_classes(results, tended.holders)
     results = vendored.outstanding(results) if mode == "check" else vendored.completed(results)
+    results = checking.in_new_lines(results, facts)
     notes += vendored.edited()
     notes += vendored.notes()
     if settings.style == "native":
