@@ -172,9 +172,11 @@ def device_of(obj: Any) -> Any:
     return device_guard(obj.device if is_accelerated(obj) else None)
 
 
-def is_available_except_mps() -> bool:
-    """Return whether there is an accelerator other than MPS, for code that raises there."""
+def is_complete() -> bool:
+    """Return whether there is an accelerator that has all of float64 and of torch's operators: not MPS."""
     kind = _here().type
+    if kind == "xpu":  # some have no float64
+        return bool(getattr(torch.xpu.get_device_properties(), "has_fp64", True))
     return torch.cuda.is_available() if kind == "cuda" else kind not in ("cpu", "mps")
 
 

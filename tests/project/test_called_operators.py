@@ -177,8 +177,8 @@ OTHERS = [
 
 
 LEFT_OUT = {
-    SCRIPT: "cuda = accel.is_available_except_mps()\n",
-    FUNCTION: '    device = accel.device() if accel.is_available_except_mps() else torch.device("cpu")\n',
+    SCRIPT: "cuda = accel.is_complete()\n",
+    FUNCTION: '    device = accel.device() if accel.is_complete() else torch.device("cpu")\n',
 }
 OWN = """import torch
 def is_available():
@@ -223,7 +223,7 @@ def test_a_finding_names_the_file_and_line_that_makes_float64(tmp_path: Path) ->
     files = {"train.py": FUNCTION, "metrics.py": "\n" + METRIC.format(MAKING[0])}
     reason = "metrics.py, line 3: the device comes to this, which raises on MPS"
     found = planned(write_tree(tmp_path, files), "check")["train.py"]
-    assert found.findings[0].message.endswith(f"; MPS is left out: {reason}")
+    assert found.findings[0].message.endswith(f"; MPS is left out, and what has no float64: {reason}")
     write_tree(tmp_path, {"gpu.py": OWN})
     found = planned(tmp_path, "check", helper="gpu")["train.py"]
     assert f"(left alone: {reason})" in found.findings[0].message

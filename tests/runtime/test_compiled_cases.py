@@ -18,6 +18,7 @@ CASES_FILE = Path(__file__).parent / "surface" / "compiled.py"
 _HELPED = re.compile(r"\baccel\.(\w+(?:\.\w+)?)")
 # written where nothing is compiled, or where torch itself ends the process
 NOT_COMPILED = {
+    "is_complete": "chooses a program's device; dynamo cannot wrap the properties of an XPU",
     "data_parallel": "wraps a model before it is compiled",
     "set_default_tensor_type": "sets up a program",
     "set_rng_state": "traced with a state, torch.mps.set_rng_state crashes inside torch (2.13)",

@@ -380,9 +380,14 @@ def test_things_without_a_device_are_not_accelerated(backend):
 
 
 @pytest.mark.parametrize(("kind", "is_there"), [("cpu", False), ("mps", False), ("xpu", True), ("npu", True)])
-def test_mps_is_left_out_of_the_question_for_code_that_raises_there(backend, kind, is_there):
-    backend(kind)
-    assert accel.is_available_except_mps() is is_there
+def test_mps_is_no_complete_accelerator(backend, kind, is_there):
+    backend(kind, get_device_properties=types.SimpleNamespace(has_fp64=True))
+    assert accel.is_complete() is is_there
+
+
+def test_an_xpu_without_float64_is_no_complete_accelerator(backend):
+    backend("xpu", get_device_properties=types.SimpleNamespace(has_fp64=False))
+    assert accel.is_complete() is False
 
 
 def test_a_refusal_gives_way_where_torch_was_not_built_for_cuda(monkeypatch):

@@ -199,7 +199,7 @@ GUARDED = {
 
 def leaves_mps_out(after: str) -> bool:
     """Return whether the only question for a device is one that leaves MPS out, and no device is taken beside it."""
-    question = "accel.is_available_except_mps()"
+    question = "accel.is_complete()"
     before, _, behind = after.partition(question)
     chosen = before.rpartition("\n")[2] + behind
     return (
@@ -244,7 +244,7 @@ def test_where_float64_is_the_default_dtype_mps_is_left_out(default: str, body: 
     assert leaves_mps_out(migrated(text))
     single = migrated(text.replace("float64", "float32").replace("double", "float").replace("Double", "Float"))
     assert "torch.cuda" not in single
-    assert "except_mps" not in single
+    assert "is_complete" not in single
 
 
 def test_a_default_dtype_of_another_function_keeps_no_guard(migrated: Migrated) -> None:
@@ -279,7 +279,7 @@ def test_a_choice_whose_device_comes_to_what_raises_on_mps_leaves_it_out(
     assert leaves_mps_out(migrated("import torch\n" + body.replace("IT", raising)))
     other = migrated("import torch\n" + body.replace("IT", "x.sum()"))
     assert "torch.cuda" not in other
-    assert "except_mps" not in other
+    assert "is_complete" not in other
 
 
 @pytest.mark.parametrize("body", CHOICES.values(), ids=CHOICES)
@@ -287,7 +287,7 @@ def test_what_raises_on_mps_and_somebody_accepted_keeps_no_choice(body: str, mig
     accepted = body.replace("IT", "x.matrix_exp()  # torchmigrate: ignore[hazard/mps-operator]")
     after = migrated("import torch\n" + accepted)
     assert "torch.cuda" not in after
-    assert "except_mps" not in after
+    assert "is_complete" not in after
 
 
 def test_what_raises_on_mps_in_another_function_keeps_no_choice(migrated: Migrated) -> None:

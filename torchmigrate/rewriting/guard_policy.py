@@ -452,7 +452,7 @@ def _offers(module: SemanticModel, findings: list[Finding]) -> dict[Span, str]:
         match = _OFFER.fullmatch(edit.text) if edit and edit.start <= finding.start < finding.end <= edit.end else None
         if edit is None or match is None:
             continue
-        text = f"{match['helper']}.is_available_except_mps()"
+        text = f"{match['helper']}.is_complete()"
         if not edit.text.endswith(".is_available()"):
             node = _expressions(module).get((edit.start, edit.end))
             cpu = "'cpu'" if b"'cpu'" in module.source.utf8[edit.start : edit.end] else '"cpu"'
@@ -473,7 +473,7 @@ def _without_mps(findings: list[Finding], spared: Mapping[Span, tuple[str, str]]
         if finding.fix and _span(finding) in spared:
             text, reason = spared[_span(finding)]
             edits = (replace(finding.fix.edits[0], text=text),)
-            words = f"{finding.message}; MPS is left out: {reason}"
+            words = f"{finding.message}; MPS is left out, and what has no float64: {reason}"
             yield replace(finding, fix=replace(finding.fix, edits=edits), message=words)
         elif not (finding.fix and next(iter(inside.find(*_span(finding))), None)):
             yield finding

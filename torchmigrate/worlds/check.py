@@ -30,6 +30,7 @@ from torchmigrate.worlds.program import (
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
 from torchmigrate.worlds.truth import WORLDS, Setting, User, World
+from torchmigrate.worlds.values import Device
 
 MOST_EDITS = 1_000_000  # of a file
 LARGEST_GROUP = 40  # files; in larger ones values are followed over direct imports only
@@ -259,7 +260,7 @@ class Check:
                     unused, others = pointless(after, whole)
                 found += self._with_functions(unused, others, owners)
             if not found and self._staying:
-                found += self._helper_alone(group, before[worlds[0]], after, owners)
+                found += self._helper_alone(group, before, after, owners)
             broken = NONE.union(*(fault.edits for fault in found))
             self._staying |= {
                 p for seen in after.values() for p, _ in seen.of(DEVICE) if broken & seen.edits(DEVICE, p)
@@ -335,19 +336,21 @@ class Check:
     def _helper_alone(
         self,
         group: _Group,
-        before: Observations,
+        before: Mapping[World, Observations],
         after: Mapping[World, Observations],
         owners: Mapping[int, tuple[str, Edit]],
     ) -> Iterator[Fault]:
         """Yield the edits that bring the helper into programs that all stay on CUDA, as their devices are held back.
 
-        `before` is what the original does on CUDA: only where that has a device, a program is made portable. Each test
-        is a program of its own, and of a divided group the other programs of its files are not known.
+        Only where the original has a device on CUDA, a program is made portable; it does not stay there if it chooses
+        another accelerator itself. Each test is a program of its own, and of a divided group the other programs of its
+        files are not known.
         """
-        places = [place for place, _ in before.of(DEVICE)]
+        places = [place for place, _ in before[WORLDS[0]].of(DEVICE)]
         chosen = NONE.union(*(seen.edits(DEVICE, place) for seen in after.values() for place in places))
         portable = {owners[n][0] for n in chosen if n in owners}
-        first = {place[0]: place for place in sorted(self._staying.intersection(places), reverse=True)}
+        staying = self._staying.intersection(places).difference(*map(_own_choices, before.items()))
+        first = {place[0]: place for place in sorted(staying, reverse=True)}
         tests = {path for files in group.programs for path in files if self.facts.is_test(path)}
         is_divided = group.roots != group.paths
         for number, (path, edit) in owners.items():
@@ -368,6 +371,12 @@ class Check:
             return fault.words
         where = "" if path == edited else f"{os.path.relpath(path, self.facts.index.root)}, "
         return f"{where}{line_of(self.facts.index, path, file.text, offset)}: {fault.words}"
+
+
+def _own_choices(run: tuple[World, Observations]) -> set[Place]:
+    """Return where the original takes the accelerator of a world that has not CUDA's."""
+    world, seen = run
+    return {place for place, there in seen.of(DEVICE) if world.is_portable and Device(world.kind) in there}
 
 
 def _users(relevance: Relevance) -> list[User]:

@@ -118,6 +118,7 @@ def what_is_accelerated() -> None:
 def whose_it_is() -> None:
     assert accel.is_nvidia() is ON_CUDA
     assert accel.is_usable() is True
+    assert accel.is_complete() is (KIND != "mps")
 
 
 @check
@@ -127,6 +128,7 @@ def what_a_program_gets_that_wants_the_cpu() -> None:
         assert (accel.device_type(), accel.is_available(), accel.device_count()) == ("cpu", False, 0)
         assert (accel.is_accelerated(tensor(1)), accel.dist_backend(), accel.mem_get_info()) == (False, "gloo", (0, 0))
         assert accel.is_usable()
+        assert not accel.is_complete()
         with accel.autocast():
             assert (tensor(2, 2) @ tensor(2, 2)).dtype == torch.float32
     assert accel.device() == here()

@@ -26,7 +26,7 @@ def _common(C: Any, profile: Profile, count: int) -> dict[str, Any]:
     kind = profile.backend
     fractions = [1.0] * count
     functions = {
-        "init": lambda: _initialise(kind),
+        "init": lambda: _initialise(kind, "float64" not in profile.memory_only),
         "isInBadFork": lambda: _operators().in_bad_fork(),
         "getDeviceCount": lambda: _operators().device_count(),
         "getDevice": C._accelerator_getDeviceIndex,
@@ -62,7 +62,7 @@ def _operators() -> Any:
     return torch.ops.torchmigrate_simulated
 
 
-def _initialise(kind: str) -> None:
+def _initialise(kind: str, has_fp64: bool) -> None:
     import torch
 
     operators = _operators()
@@ -71,7 +71,7 @@ def _initialise(kind: str) -> None:
     operators.use()
     module = getattr(torch, kind)
     module.default_generators = tuple(operators.default_generator(i) for i in range(operators.device_count()))
-    module._get_device_properties = lambda i: SimulatedProperties(kind, i)
+    module._get_device_properties = lambda i: SimulatedProperties(kind, i, has_fp64)
     if kind == "cuda":
         torch._C.default_generators = module.default_generators  # type: ignore[attr-defined]
 
@@ -195,16 +195,17 @@ class SimulatedProperties:
     L2_cache_size = 1 << 20
     is_integrated = is_multi_gpu_board = 0
     gcnArchName = ""
-    has_fp16 = has_fp64 = has_atomic64 = has_bfloat16_conversions = True
+    has_fp16 = has_atomic64 = has_bfloat16_conversions = True
     has_subgroup_matrix_multiply_accumulate = True
     max_compute_units = gpu_eu_count = 64
     platform_name = vendor = "simulated"
     driver_version = version = "simulated"
     type = "gpu"
 
-    def __init__(self, backend: str, index: int) -> None:
+    def __init__(self, backend: str, index: int, has_fp64: bool = True) -> None:
         import torch
 
+        self.has_fp64 = has_fp64
         self.name = f"simulated {backend} device"
         self.total_memory = torch._C._accelerator_getMemoryInfo(index)[1]
 
