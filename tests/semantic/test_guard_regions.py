@@ -226,6 +226,13 @@ def test_what_is_cast_on_the_way_changes(migrated: Migrated) -> None:
         assert "torch.cuda" not in migrated(f"{head}    return torch.from_numpy(np.zeros(3)){cast}\n")
 
 
+def test_a_cast_that_a_fix_takes_before_the_move_lets_mps_in(migrated: Migrated) -> None:
+    head = f"import numpy as np\nimport torch\ndef f():\n    d = torch.device('cuda' if {ASK} else 'cpu')\n"
+    after = migrated(f"{head}    return torch.from_numpy(np.zeros(3)).to(d).float()\n")
+    assert "torch.from_numpy(np.zeros(3)).float().to(d)" in after
+    assert "d = accel.device()\n" in after
+
+
 DEFAULTS = [
     "set_default_dtype(torch.float64)",
     "set_default_dtype(kind)",

@@ -92,6 +92,7 @@ def run_checked(
 def in_new_lines(results: Sequence[FileResult], facts: ProjectContext) -> list[FileResult]:
     """Return the results with the reasons of the check telling lines of the rewritten files, as the findings do."""
     changed = {str(r.path): r for r in results if isinstance(r, Changed) and r.path.suffix == ".py"}
+    reasons = {path: {*spans.values()} for path, spans in facts.held.items()}
 
     @cache
     def moved(path: str) -> Sequence[tuple[str, int, int, int, int]]:
@@ -99,7 +100,7 @@ def in_new_lines(results: Sequence[FileResult], facts: ProjectContext) -> list[F
         return difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
 
     def retold(path: str, finding: Finding) -> Finding:
-        match = _TOLD_LINE.match(finding.held) if finding.held in {*facts.held.get(path, {}).values()} else None
+        match = _TOLD_LINE.match(finding.held) if finding.held in reasons[path] else None
         target = os.path.join(facts.index.root, match["file"]) if match and match["file"] else path
         if match is None or target not in changed:
             return finding
@@ -110,7 +111,7 @@ def in_new_lines(results: Sequence[FileResult], facts: ProjectContext) -> list[F
 
     return [
         replace(r, findings=tuple(retold(str(r.path), f) for f in r.findings))
-        if isinstance(r, (Changed, Unchanged)) and str(r.path) in facts.held
+        if isinstance(r, (Changed, Unchanged)) and str(r.path) in reasons
         else r
         for r in results
     ]

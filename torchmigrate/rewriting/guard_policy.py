@@ -417,14 +417,15 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
         region.body_stays = at is not None and region.skips and not region.is_beside(at)
         return at
 
-    raising = cache(partial(_raisers, module, findings))
+    mended = Around((_span(f), "") for f in findings if f.fix and f.status is Status.OPEN and f.backends == ("mps",))
+    raising = cache(partial(_raisers, module, findings, mended))
     offers = _offers(module, findings)
     spared: dict[Span, tuple[str, str]] = {}  # what is not to lead to MPS: its text then, and the reason
     told: set[str] = set()  # reasons that the last line of a report gives
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
             region.reason = _BOUND.format(module.source.position(at)[0])
-        elif not region.reason and (reason := _double(module, region) or _raising(module, region, raising)):
+        elif not region.reason and (reason := _double(module, region, mended) or _raising(module, region, raising)):
             if region.guard in offers and not region.refusal:
                 spared[region.guard] = offers[region.guard], reason
                 continue
@@ -479,9 +480,10 @@ def _without_mps(findings: list[Finding], spared: Mapping[Span, tuple[str, str]]
             yield finding
 
 
-def _double(module: SemanticModel, region: GuardRegion) -> str:
+def _double(module: SemanticModel, region: GuardRegion, mended: Around[str]) -> str:
     """Return why float64 keeps a guard that chooses a device, or "": without CUDA it stayed on the CPU."""
     moved, defaults = doubles_moved(module), double_defaults(module)
+    moved = {function: [at for at in places if mended.find(at, at) is None] for function, places in moved.items()}
     if not (moved or defaults) or not _asks_for_cuda(module, region):
         return ""
     at = region.first_reached(moved, beside=True)
@@ -515,8 +517,8 @@ def _raising(
     return _RAISES.format(f"{file}line {line}")
 
 
-def _raisers(module: SemanticModel, findings: list[Finding]) -> list[tuple[Function | None, int]]:
-    """Return what raises on MPS and that nobody accepted, each with its function.
+def _raisers(module: SemanticModel, findings: list[Finding], mended: Around[str]) -> list[tuple[Function | None, int]]:
+    """Return what raises on MPS, nobody accepted and no fix of this pass mends, each with its function.
 
     Unsafe fixes make float64 on the CPU there, so a run that applies them has none left.
     """
@@ -526,7 +528,7 @@ def _raisers(module: SemanticModel, findings: list[Finding]) -> list[tuple[Funct
         if finding.raises and (_is_to_do(finding) or (finding.status is Status.LEFT and finding.blocks)):
             node = _expression(module, finding)
             found.append((module.function(node) if node else None, finding.start))
-    return found
+    return [(function, at) for function, at in found if mended.find(at, at) is None]
 
 
 def _scripted(module: SemanticModel) -> Iterator[Span]:

@@ -33,8 +33,8 @@ _MOVES = ("cuda", "to")
 
 def float64(context: RuleContext) -> Iterator[Finding]:
     if isinstance(context.ref, ast.Attribute) and context.ref.attr in _MOVES:
-        moved_doubles = doubles_moved(context.module).get(context.module.function(context.node), ())
-        if context.call is not None and context.module.span(context.call)[0] in moved_doubles:
+        places = doubles_moved(context.module).get(context.module.function(context.node), ())
+        if context.call is not None and names_device(context.call) and context.module.span(context.call)[0] in places:
             yield context.note()
     elif isinstance(context.ref, ast.Attribute) and context.ref.attr == "double":
         if context.call is not None and not context.call.args and moved(context.module, context.call):
