@@ -446,10 +446,15 @@ def _plain(value: Value) -> set[object]:
     return {("cuda" if isinstance(a, Device) and a.index == 0 else a) for a in value}
 
 
-def _leads_to_the_cpu(seen: Observations, place: Place) -> bool:
-    """Return whether who names CUDA gets the CPU here: `if name == "cuda" and not is_available(): name = "cpu"`."""
-    given, there = seen.get(SURE, place), seen.get(DEVICE, place)
-    return given is not None and there is not None and _types(given) == {"cpu"} and "cuda" not in _types(there)
+def _falls_to_the_cpu(old: Observations, new: Observations, place: Place, now: Place) -> bool:
+    """Return whether who names CUDA gets the CPU here, as before, whatever others get.
+
+    `if name == "cuda" and not torch.cuda.is_available(): name = "cpu"`
+    """
+    sure, before, there = old.get(SURE, place), old.get(DEVICE, place), new.get(DEVICE, now)
+    if sure is None or before is None or there is None or _types(sure) != {"cpu"} or "cuda" in _types(before):
+        return False
+    return "cuda" not in _types(there) and Device("cpu") in there and not there.atoms[Device("cpu")]
 
 
 def _own_devices(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
@@ -564,7 +569,7 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
         if is_death_of_a_test and key in original.cuda.in_tests:
             continue
         falls_back = _open(there) and before is not None and not _open(before)  # what a user asks for, or the CPU
-        if "cuda" in _types(there) and _leads_to_the_cpu(old, place) and _leads_to_the_cpu(new, original.now(place)):
+        if "cuda" in _types(there) and _falls_to_the_cpu(old, new, place, original.now(place)):
             stays.append(place)
         elif ("cuda" in _types(there) or falls_back) and (before is None or _types(before) == {"cpu"}):
             if now is not None and world.kind in _types(now):
