@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import itertools
 import os
 import re
@@ -96,6 +95,8 @@ def in_new_lines(results: Sequence[FileResult], facts: ProjectContext) -> list[F
 
     @cache
     def moved(path: str) -> Sequence[tuple[str, int, int, int, int]]:
+        import difflib  # imported here, as only a run that holds edits back needs it
+
         before, after = changed[path].before.splitlines(), changed[path].after.splitlines()
         return difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
 

@@ -419,15 +419,15 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
 
     mended = Around((_span(f), "") for f in findings if f.fix and f.status is Status.OPEN and f.backends == ("mps",))
     raising = cache(partial(_raisers, module, findings, mended))
-    offers = _offers(module, findings)
+    offers = cache(partial(_offers, module, findings))
     spared: dict[Span, tuple[str, str]] = {}  # what is not to lead to MPS: its text then, and the reason
     told: set[str] = set()  # reasons that the last line of a report gives
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
             region.reason = _BOUND.format(module.source.position(at)[0])
         elif not region.reason and (reason := _double(module, region, mended) or _raising(module, region, raising)):
-            if region.guard in offers and not region.refusal:
-                spared[region.guard] = offers[region.guard], reason
+            if not region.refusal and region.guard in offers():
+                spared[region.guard] = offers()[region.guard], reason
                 continue
             told.add(reason)
             region.reason, region.body_stays = reason, region.skips

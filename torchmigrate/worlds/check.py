@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -349,7 +350,7 @@ class Check:
         places = [place for place, _ in before[WORLDS[0]].of(DEVICE)]
         chosen = NONE.union(*(seen.edits(DEVICE, place) for seen in after.values() for place in places))
         portable = {owners[n][0] for n in chosen if n in owners}
-        staying = self._staying.intersection(places).difference(*map(_own_choices, before.items()))
+        staying = self._staying.intersection(places).difference(*itertools.starmap(_own_choices, before.items()))
         first = {place[0]: place for place in sorted(staying, reverse=True)}
         tests = {path for files in group.programs for path in files if self.facts.is_test(path)}
         is_divided = group.roots != group.paths
@@ -373,9 +374,8 @@ class Check:
         return f"{where}{line_of(self.facts.index, path, file.text, offset)}: {fault.words}"
 
 
-def _own_choices(run: tuple[World, Observations]) -> set[Place]:
+def _own_choices(world: World, seen: Observations) -> set[Place]:
     """Return where the original takes the accelerator of a world that has not CUDA's."""
-    world, seen = run
     return {place for place, there in seen.of(DEVICE) if world.is_portable and Device(world.kind) in there}
 
 

@@ -36,20 +36,15 @@ from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER, having
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
 _WORDS = (
-    "world",
-    "rank",
-    "distrib",
-    "ddp",
-    "parallel",
-    "process",
-    "gpu",
-    "device",
-    "accelerat",
-    "initialized",
+    "world", "rank", "distrib", "ddp", "parallel", "process", "gpu", "device", "accelerat", "initialized",
     *having("helper"),
-)
+)  # fmt: skip
 _CHOICE = re.compile("|".join(_WORDS), re.I)
 _OF_PARALLEL = ("__new__", "__init__", "__call__", "forward")  # by which it is made and called
+_NO_COLLECTIVE = (
+    "MPS has no collectives, so `{}` raises there for a tensor on MPS, with one process too: "
+    "where one process runs, leave it out; several get the CPU"
+)
 _MPS = "MPS has no collectives and raises AttributeError"
 _WITHOUT = 'FSDP asks for an accelerator: on the CPU it raises without `device_id=torch.device("cpu")`, and ' + _MPS
 
@@ -111,12 +106,6 @@ def mps(context: RuleContext) -> Iterator[Finding]:
     if _first_unguarded(context.module, tuple(context.rule.on)) is context.call:
         name = (context.qualified or "").rpartition(".")[2]
         yield context.note("" if name == "DistributedDataParallel" else _NO_COLLECTIVE.format(name))
-
-
-_NO_COLLECTIVE = (
-    "MPS has no collectives, so `{}` raises there for a tensor on MPS, with one process too: "
-    "where one process runs, leave it out; several get the CPU"
-)
 
 
 @query

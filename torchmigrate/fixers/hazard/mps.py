@@ -83,8 +83,9 @@ def where_cuda_is_named(module: SemanticModel) -> Safety:
 def moved(module: SemanticModel, node: ast.AST) -> bool:
     """Return whether a call of the same chain, or of the chain that takes this dtype, names a device."""
     above = list(_above(module, node))
-    taking = above[0].func if above and _takes_dtype(above[0]) else node
-    return any(names_device(call) for call in (*_below(node), *above, *_below(taking)))
+    taking = [above[0].func] if above and _takes_dtype(above[0]) else []
+    below = (call for each in (node, *taking) for call in _below(each))
+    return any(map(names_device, (*above, *below)))
 
 
 def _above(module: SemanticModel, node: ast.AST) -> Iterator[ast.Call]:
