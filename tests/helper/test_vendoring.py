@@ -712,3 +712,47 @@ def test_a_file_that_may_find_either_of_two_copies_finds_its_functions_in_both(t
         (tmp_path / copy).unlink()
         assert texts_after(tmp_path) == {copy: done[copy]}
         write_tree(tmp_path, done)
+
+
+SELF_TEST = """import torch
+
+from torch import nn
+
+
+def loss(x):
+    torch.cuda.synchronize()
+    return x
+
+
+if __name__ == "__main__":
+    print(loss)
+"""
+MAIN = "import torch\nfrom utils.loss import loss\n\n\ndef train():\n    torch.cuda.empty_cache()\n    loss(torch)\n"
+
+
+@pytest.mark.parametrize(
+    "loss, beside",
+    [
+        (SELF_TEST.replace("from torch import nn\n", ""), True),
+        (SELF_TEST.replace("from torch import nn", "import metrics"), True),
+        (SELF_TEST.replace("from torch import nn", "from utils import metrics"), False),  # runs from the root alone
+        (SELF_TEST.replace("from torch import nn", "import sys\nsys.path.append('.')"), False),
+        (SELF_TEST.partition("if __name__")[0].replace("from torch import nn\n", ""), False),  # no script
+    ],
+)
+def test_a_module_that_is_a_script_too_finds_a_copy_beside_it(loss: str, beside: bool, tmp_path: Path) -> None:
+    """Found in jfzhang95/pytorch-deeplab-xception: utils/loss.py tests itself, and train.py imports utils.loss."""
+    write_tree(
+        tmp_path, {"train.py": MAIN, "utils/loss.py": loss, "utils/metrics.py": "", "other.py": "import utils\n"}
+    )
+    copies = {name for name in write_plan(tmp_path) if name.endswith("accel.py")}
+    assert copies == {"accel.py", *(["utils/accel.py"] if beside else [])}
+    assert "def synchronize" in (tmp_path / "accel.py").read_text()
+    if "import metrics" not in loss:
+        run(tmp_path, "train.py")
+    if beside:
+        assert "def empty_cache" not in (tmp_path / "utils" / "accel.py").read_text()
+        run(tmp_path, "loss.py", folder="utils")
+    assert write_plan(tmp_path) == {}
+    (tmp_path / "accel.py").unlink()
+    assert write_plan(tmp_path).keys() == {"accel.py"}

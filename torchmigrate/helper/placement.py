@@ -51,7 +51,8 @@ def beside(path: str, helper: str) -> Placement:
 def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     """Return a vendored helper's place: beside scripts, in a package, or at the root that imports prove.
 
-    A script whose folder is linked into a package, or packed with it, is also a module where that is installed.
+    A script whose folder is linked into a package, or packed with it, is also a module where that is installed. A
+    module that is a script too finds the second copy, beside it, by the same statement.
     """
     place = _where_it_lies(index, path, helper)
     if place.statement != f"import {helper}":
@@ -59,7 +60,8 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     directory, folder = os.path.dirname(path), os.path.dirname(place.path)
     package = _linked_into(index.root, directory)
     if package is None and not (directory == folder and _is_packed(index, directory)):
-        return place
+        is_both = directory != folder and _runs_from_its_folder(index, path)
+        return replace(place, other=beside(path, helper).path) if is_both else place
     named = (_located(index, path, item) for item in _certain_imports(index, path))
     if any(at and not _is_installed(at[1], parts) for parts, at in named):
         return place  # what names its neighbours without dots is a script only
@@ -68,6 +70,17 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
         return replace(place, statement=_OR_INSTALLED.format(helper, other.statement), other=other.path)
     dots = 1 if directory == folder else 1 + len(system.dotted(directory, folder))
     return replace(place, statement=_EITHER.format(helper, "." * dots))
+
+
+def _runs_from_its_folder(index: ImportIndex, path: str) -> bool:
+    """Return whether a file that others import is a script too, which needs nothing of the folders above its own."""
+    directory = os.path.dirname(path)
+    if not index.importers.get(path) or any(index.holds(path, word) for word in SEARCH_PATHS):
+        return False
+    own = _certain_imports(index, path)
+    named = [_located(index, path, item)[1] for item in own]
+    is_alone = not any(item.level for item in own) and all(at is None or at[1] == directory for at in named)
+    return is_alone and runs_itself(index, path)
 
 
 def _is_packed(index: ImportIndex, directory: str) -> bool:
