@@ -782,9 +782,9 @@ def set_default_tensor_type(dtype: torch.dtype) -> None:
 
 
 def double(values: Any) -> Any:
-    """Return values.double(); what is on MPS, which has no float64, comes to the CPU for it."""
-    is_on_mps = isinstance(values, torch.Tensor) and values.device.type == "mps"
-    return values.cpu().double() if is_on_mps else values.double()
+    """Return values.double(); it is made on the CPU where the device has no float64: on MPS and some XPUs."""
+    may_lack = isinstance(values, torch.Tensor) and values.device.type in ("mps", "xpu")
+    return values.cpu().double() if may_lack and not is_complete() else values.double()
 
 
 def cpu_fallback(operator: Any) -> Any:

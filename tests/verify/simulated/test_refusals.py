@@ -62,6 +62,15 @@ def test_an_arc_has_no_kernel_for_float64(simulate: Callable) -> None:
     assert ran.status == 0, ran.err
 
 
+def test_the_helper_makes_float64_on_the_cpu_where_an_arc_cannot(simulate: Callable) -> None:
+    program = (
+        "import json, torch\nfrom torchmigrate import runtime as accel\n"
+        "made = accel.double(torch.ones(3, device='xpu') > 0)\nprint(json.dumps([str(made.device), str(made.dtype)]))"
+    )
+    assert simulate("xpu", program, TORCHMIGRATE_PROFILE="arc").result == ["cpu", "torch.float64"]
+    assert simulate("xpu", program, TORCHMIGRATE_PROFILE="").result == ["xpu:0", "torch.float64"]
+
+
 ATLAS = """
 import torch
 

@@ -160,7 +160,9 @@ def _by_the_helper(context: RuleContext) -> Finding | None:
     return None
 
 
-_ON_THE_CPU = "MPS has no float64: there, what the helper makes of it is on the CPU; elsewhere nothing changes"
+_ON_THE_CPU = (
+    "MPS and some XPUs have no float64: there, what the helper makes of it is on the CPU; elsewhere nothing changes"
+)
 
 
 def _after_the_cpu(context: RuleContext, double: ast.Attribute) -> Finding | None:
