@@ -589,7 +589,11 @@ def _idle(
     idle = [f for f in findings if f.fix and _only_follows(f, branches) and not guarding.find(*_span(f))]
     asked = {_span(f) for f in idle}
     of_idle = [r for r in regions if r.guard in asked]
-    busy = (_using(module, findings, of_idle) | _leading(module, findings, of_idle)) if idle else ()
+    busy = (
+        (_using(module, findings, of_idle) | _joining(module, of_idle) | _leading(module, findings, of_idle))
+        if idle
+        else ()
+    )
     yield from (f for f in idle if _span(f) not in busy)
 
 
@@ -619,6 +623,16 @@ def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRe
         if any(asked.find(*test) for test in tests) and any(uses.find(*span) for span in guarded):
             found.add(region.guard)
     return found
+
+
+def _joining(module: SemanticModel, regions: list[GuardRegion]) -> set[Span]:
+    """Return the tests of a tensor that guard a move to where something is: `if x.is_cuda: y = y.to(x.device)`."""
+    asked = {r.guard: _expressions(module).get(r.guard) for r in regions}
+    asking = [r for r in regions if isinstance(node := asked[r.guard], ast.Attribute) and node.attr == "is_cuda"]
+    homes = [n for n in module.nodes if isinstance(n, ast.Attribute) and n.attr == "device"] if asking else []
+    flow = dominance.flows_to(module, homes) if homes else set()
+    uses = Inside(module.span(node) for node in {*homes, *flow} if moves_data(module, node))
+    return {r.guard for r in asking if any(uses.find(*span) for span in r.covered)}
 
 
 def _leading(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:

@@ -316,7 +316,7 @@ class External(ABC):
                 numbers = [a.value for a in index if isinstance(a, Const) and a.type is int]
                 device = Device(device.type, numbers[0] if len(numbers) == 1 else 0)
                 edits |= index.edits
-            lost = atom if atom == PLACED else Unknown()
+            lost = atom if isinstance(atom, Unknown) and atom.of in ("placed", "tensor") else Unknown()
             found.append(one(device if device is not None else lost, edits))
         made = join(*found)
         if not OPTIONS.isdisjoint(given):

@@ -203,7 +203,10 @@ class File:
             return False
         at = self._writer(span := self.span(node))
         text = self.text[slice(*span)].decode()
-        return at is not None and self.edits[at].text in (text, f"{text}.type")
+        if at is None:
+            return False
+        new = self.edits[at].text
+        return new in (text, f"{text}.type") or new.endswith(f".device({text}.type)")
 
     def _within(self, span: Span) -> tuple[int, int]:
         """Return the first of the edits within a span, and the one after the last."""
