@@ -756,3 +756,33 @@ def test_a_module_that_is_a_script_too_finds_a_copy_beside_it(loss: str, beside:
     assert write_plan(tmp_path) == {}
     (tmp_path / "accel.py").unlink()
     assert write_plan(tmp_path).keys() == {"accel.py"}
+
+
+GROUP = "import torch\nimport torch.distributed as dist\n{}\ndist.init_process_group('nccl')\ntorch.zeros(2).cuda()\n"
+
+
+@pytest.mark.parametrize(
+    ("train", "are_grouped"),
+    [
+        (GROUP.format("from pkg import net"), True),
+        (GROUP.format("import os"), False),  # another program
+        ("import torch\nfrom pkg import net\nprint('init_process_group')\ntorch.zeros(2).cuda()\n", False),
+    ],
+)
+def test_all_copies_of_a_program_in_a_process_group_ask_how_many_there_are(
+    train: str, are_grouped: bool, tmp_path: Path
+) -> None:
+    """Found in microsoft/LoRA: of two processes on a Mac, a library's copy chose MPS and the script's the CPU."""
+    files = {
+        "setup.py": "from setuptools import setup\nsetup(name='pkg', packages=['pkg'])\n",
+        "pkg/__init__.py": "",
+        "pkg/net.py": MOVES,
+        "examples/train.py": train,
+        "examples/neighbour.py": "import train\n",
+    }
+    done = texts_after(write_tree(tmp_path, files))
+    assert ('"WORLD_SIZE"' in done["pkg/accel.py"]) == are_grouped
+    write_tree(tmp_path, done)
+    assert texts_after(tmp_path) == {}
+    write_tree(tmp_path, {"examples/train.py": GROUP.format("from pkg import net")})
+    assert '"WORLD_SIZE"' in texts_after(tmp_path).get("pkg/accel.py", done["pkg/accel.py"])

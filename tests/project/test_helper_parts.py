@@ -26,7 +26,7 @@ from torchmigrate.project.helper_parts import (
 )
 
 NAMES = list(everything())
-FEW = {"device": True, "is_available": True, "map_location": True}
+FEW = dict.fromkeys(["device", "is_available", "map_location"], Form.SHORT | Form.ALONE)
 
 
 def defined(raw: bytes) -> set[str]:
@@ -34,7 +34,7 @@ def defined(raw: bytes) -> set[str]:
 
 
 def test_a_project_that_chooses_a_device_gets_that_function_alone() -> None:
-    text = vendored({"device": True})
+    text = vendored({"device": Form.SHORT | Form.ALONE})
     assert defined(text) == {"_KINDS", "_device", "device"}
     assert len(text.splitlines()) <= 27
 
@@ -57,9 +57,9 @@ def test_several_processes_get_the_cpu_on_a_mac(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("mps"))
     monkeypatch.delenv("TORCH_ACCEL_DEVICE", raising=False)
 
-    def found(*names: str) -> str:
+    def found(*names: str, form: Form = Form.ALONE) -> str:
         namespace: dict[str, Any] = {}
-        exec(vendored(dict.fromkeys(names, Form.ANY)), namespace)
+        exec(vendored(dict.fromkeys(names, form)), namespace)
         return namespace["device_type"]()
 
     assert found("device_type", "dist_backend") == "mps"
@@ -68,6 +68,7 @@ def test_several_processes_get_the_cpu_on_a_mac(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert [found("device_type", name) for name in ("dist_backend", "device_ids", "output_device")] == ["cpu"] * 3
     assert found("device_type") == "mps"  # the program forms no group
+    assert found("device_type", form=Form.ANY) == "cpu"  # another file of it may
     monkeypatch.setenv("TORCH_ACCEL_DEVICE", "mps")
     assert found("device_type", "dist_backend") == "mps"
 
@@ -274,7 +275,7 @@ def test_what_a_file_asks_while_it_is_loaded(code: str, is_once: bool) -> None:
 
 def test_one_file_that_asks_again_and_again_makes_all_remember() -> None:
     once, often = (used_by((HEAD + code).encode(), "accel") for code in ("accel.device()", "f(accel.device)"))
-    assert helper_parts.merged([once, often, {}]) == {"device": Form.EAGER | Form.STARTS}
+    assert helper_parts.merged([once, often, {}]) == {"device": Form.EAGER | Form.STARTS | Form.ALONE}
     assert helper_parts.merged([once, {}]) == once == {"device": ~Form.ANY}
     alone = vendored(once)
     assert is_current(alone) and held(alone) == once
@@ -317,7 +318,8 @@ def test_what_sets_a_device_or_asks_for_it_later_remembers_it(name: str) -> None
 
 
 def test_a_device_that_is_asked_for_once_is_found_in_a_few_lines() -> None:
-    text = vendored({"device": Form.SHORT | Form.ONCE, "is_available": Form.ONCE}).decode()
+    once = Form.ONCE | Form.ALONE
+    text = vendored({"device": Form.SHORT | once, "is_available": once}).decode()
     assert len(text.splitlines()) <= 23 and "_KINDS" not in text
     both = vendored({"map_location": Form.SHORT | Form.ONCE, "device": Form.SHORT | Form.ONCE}).decode()
     assert both.count('"xpu"') == 1, "two functions share the constant"

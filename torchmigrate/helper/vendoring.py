@@ -276,6 +276,7 @@ class Vendored:
         is_compiled = is_library or not users.isdisjoint(self.facts.in_compiled_programs)
         is_deferring = not users.isdisjoint(self.facts.in_deferring_programs)
         without = (Form.EAGER if is_compiled else Form.ANY) | (Form.STARTS if is_deferring else Form.ANY)
+        without |= Form.ANY if users.isdisjoint(self.facts.in_groups) else Form.ALONE
         return helper_parts.merged(uses, without)
 
     @functools.cached_property

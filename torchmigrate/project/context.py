@@ -119,6 +119,11 @@ class ProjectContext:
         return process_facts.files_deferring(self.index)
 
     @cached_property
+    def in_groups(self) -> frozenset[str]:
+        """Return the files that may share a process with code which makes the process one of a group."""
+        return process_facts.files_in_groups(self.index)
+
+    @cached_property
     def sent_off(self) -> frozenset[str]:
         """Return the files whose results may go to other machines."""
         return process_facts.files_sent_off(self.index)

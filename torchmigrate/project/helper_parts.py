@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import pairwise
 
-from torchmigrate.project.import_graph import COMPILING, DEFERRING
+from torchmigrate.project.import_graph import COMPILING, DEFERRING, GROUPING
 from torchmigrate.source.encoding import helper_class
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, first_line, walk
@@ -73,6 +73,7 @@ _UNDEFERRED = {
 }
 # MPS has autocast since torch 2.5 and what a scaler needs since 2.8: where both are called, each waits for the other
 _SCALED = {"_version < (2, 5)": "_version < (2, 8)"}
+_ASKS_SIZE = b"WORLD_SIZE"
 _COUNTS = re.compile(rb"\b(accelerator|api)\.device_count\(\)")
 _FORKING = {"multiprocessing", "joblib", "pathos"}  # modules whose functions start copies of the process
 _STARTING_ANEW = {"spawn", "cpu_count", "current_process", "freeze_support", "set_sharing_strategy"}  # but not these
@@ -95,6 +96,7 @@ class Form(enum.IntFlag):
     EAGER = 4  # nobody compiles what calls it
     FIRST = 8  # it is only called with nothing, or with 0: for the current device, or the first
     STARTS = 16  # it may start CUDA: no program with it forks, or sets CUDA_VISIBLE_DEVICES
+    ALONE = 32  # no program with it makes its process one of a group
 
 
 # functions of the helper, each with the Form that all its calls have; of a class also its members (`nvtx.range_push`),
@@ -286,7 +288,7 @@ def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Ma
         parts = {**parts, "_here": parts["_here"].without(_UNDEFERRED)}
     if names & {"grad_scaler", "scaler_type"} and "autocast_type" not in extra:
         parts = {**parts, "autocast_type": parts["autocast_type"].without(_SCALED)}
-    if not names & _OF_GROUPS and "_wanted" not in extra:
+    if form & Form.ALONE and not names & _OF_GROUPS and "_wanted" not in extra:
         parts = {**parts, "_here": _alone(parts["_here"])}
     if not {"Event", "_Queue", "_new_event"} & {*names, *extra}:
         parts = {**parts, "_Queue": _as("_Queue", parts["_Untimed"])}
@@ -665,7 +667,7 @@ def held(raw: bytes) -> Uses:
     found = Form.ANY if "_device" in _defined(body) else Form.EAGER
     if found and b"lru_cache" not in raw:
         found = Form.ONCE if b"_is_compiling" in raw else Form.EAGER | Form.ONCE
-    found |= Form.ANY if _COUNTS.search(raw) else Form.STARTS
+    found |= (Form.ANY if _COUNTS.search(raw) else Form.STARTS) | (Form.ANY if _ASKS_SIZE in raw else Form.ALONE)
     first = {d.name for d in body if isinstance(d, ast.FunctionDef) and (d.name != "device" or _takes_first(d, short))}
     forms = {
         name: found | (Form.SHORT if name in short else Form.ANY) | (Form.FIRST if name in first else Form.ANY)
@@ -726,6 +728,7 @@ def used_by(code: bytes, helper: str) -> Uses:
     calls = {id(n.func): n for n in nodes if isinstance(n, ast.Call)}
     loaded = {id(n) for n in _run_once(tree)}
     common = (Form.ANY if compiles(code) else Form.EAGER) | (Form.ANY if defers_cuda(code) else Form.STARTS)
+    common |= Form.ANY if forms_groups(code) else Form.ALONE
     owners, passed = set[int](), set[str]()
     asked = {id(n.value): n.attr for n in nodes if isinstance(n, ast.Attribute)}
     for node in nodes:
@@ -818,6 +821,19 @@ def defers_cuda(raw: bytes) -> bool:
         if isinstance(node, ast.Attribute):
             asked.setdefault(last_name(node.value), set()).add(node.attr)
     return any(_defers_cuda(node, asked) for node in nodes)
+
+
+@functools.lru_cache(maxsize=256)
+def forms_groups(raw: bytes) -> bool:
+    """Return whether code makes its process one of a group, or hands on the function that does."""
+    if not any(word in raw for word in GROUPING):
+        return False
+    try:
+        nodes = [*ast.walk(ast.parse(raw))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    names = {node.name if isinstance(node, ast.alias) else last_name(node) for node in nodes}
+    return any(word.decode() in names for word in GROUPING)
 
 
 def _defers_cuda(node: ast.AST, asked: Mapping[str, set[str]]) -> bool:

@@ -32,6 +32,7 @@ SCRIPTING = b"jit"  # without this, nothing is TorchScript
 COMPILING = b"compile", b"dynamo", b"torch.export"  # without these, nothing is compiled
 # without these, nothing needs CUDA to start late: no process is copied, and all its devices stay visible
 DEFERRING = b"multiprocessing", b"fork", b"ProcessPool", b"joblib", b"pathos", b"CUDA_VISIBLE_DEVICES"
+GROUPING = (b"init_process_group",)  # without it, the processes of a program form no group
 _INSTALLED = sys.stdlib_module_names | BUILT_ON_TORCH | {"numpy"}
 CUDA = b"cuda"
 PARALLEL = b"DataParallel"
@@ -47,6 +48,7 @@ WORDS = (
     *COMPUTED_NAMES,
     *COMPILING,
     *DEFERRING,
+    *GROUPING,
     CUDA,
     PARALLEL,
 )

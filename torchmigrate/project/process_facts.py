@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from torchmigrate.base import system
 from torchmigrate.project.helper_file import NAMES
-from torchmigrate.project.helper_parts import compiles, defers_cuda
-from torchmigrate.project.import_graph import BACKENDS, COMPILING, DEFERRING, SETTER, TF32, Import, reached
+from torchmigrate.project.helper_parts import compiles, defers_cuda, forms_groups
+from torchmigrate.project.import_graph import BACKENDS, COMPILING, DEFERRING, GROUPING, SETTER, TF32, Import, reached
 from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import Resolver, chain_of, last_name
 from torchmigrate.syntax.scope import Scope, build_scopes
@@ -241,6 +241,11 @@ def files_compiled(index: ImportIndex) -> frozenset[str]:
 def files_deferring(index: ImportIndex) -> frozenset[str]:
     """Return the files that may share a process with code which has to run before CUDA starts."""
     return _in_programs_with(index, DEFERRING, defers_cuda, (b"CUDA_VISIBLE_DEVICES", b"multiprocessing"))
+
+
+def files_in_groups(index: ImportIndex) -> frozenset[str]:
+    """Return the files that may share a process with code which makes the process one of a group."""
+    return _in_programs_with(index, GROUPING, forms_groups, GROUPING)
 
 
 def _in_programs_with(
