@@ -786,3 +786,25 @@ def test_all_copies_of_a_program_in_a_process_group_ask_how_many_there_are(
     assert texts_after(tmp_path) == {}
     write_tree(tmp_path, {"examples/train.py": GROUP.format("from pkg import net")})
     assert '"WORLD_SIZE"' in texts_after(tmp_path).get("pkg/accel.py", done["pkg/accel.py"])
+
+
+@pytest.mark.parametrize(
+    ("names", "are_shared"),
+    [
+        (("test_one.py", "test_two.py"), True),
+        (("one.py", "two.py"), False),  # scripts
+        (("test_one.py", "two.py"), False),
+    ],
+)
+def test_the_copies_of_all_tests_hold_the_same_functions(
+    names: tuple[str, str], are_shared: bool, tmp_path: Path
+) -> None:
+    """Found in state-spaces/mamba: one run of pytest loads the copy beside its first test for all of them."""
+    one = "import torch\n\ndef test_one():\n    torch.cuda.synchronize()\n"
+    two = "import torch\n\nclass TestTwo:\n    def test_two(self):\n        torch.cuda.empty_cache()\n"
+    done = texts_after(write_tree(tmp_path, {f"tests/a/{names[0]}": one, f"tests/b/{names[1]}": two}))
+    copies = [text for name, text in done.items() if name.endswith("accel.py")]
+    assert len(copies) == 2
+    assert ["def synchronize" in c and "def empty_cache" in c for c in copies] == [are_shared] * 2
+    write_tree(tmp_path, done)
+    assert texts_after(tmp_path) == {}

@@ -50,6 +50,7 @@ from torchmigrate.source import encoding, notebook
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source, helper_class, holds_class
 from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.scope import tree_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,14 +286,15 @@ class Vendored:
 
         Python loads the first on sys.path for the whole program: the one beside its script, unless a file puts folders
         before it, or else any that a file of the program is meant to find. A program that computes names of modules may
-        import all that find a copy in a folder which it adds to sys.path.
+        import all that find a copy in a folder which it adds to sys.path. One run of pytest is a program of all tests,
+        and puts their folders first.
         """
         if len(self._named) < 2:
             return {}
-        users = {copy: self._users(copy) for copy in self._named}
+        index, users = self.facts.index, {copy: self._users(copy) for copy in self._named}
         everyone: set[str] = set().union(*users.values())
         found: dict[str, set[str]] = {copy: set() for copy in users}
-        programs = [self._program(path, everyone) for path in self.facts.index.files if self._is_start(path)]
+        programs = [self._program(path, everyone) for path in index.files if self._is_start(path)]
         unseen = everyone.difference(*(program.users for program in programs))
         for program in programs:
             more = {path for path in unseen if program.reaches_out or system.is_inside(path, program.folder)}
@@ -301,7 +303,20 @@ class Vendored:
             own = system.joined(program.folder, f"{self.facts.helper}.py")
             for copy in [own] if own in users and not program.puts_folders_first else users:
                 found[copy] |= files if copy == own or not users[copy].isdisjoint(files) else set()
-        return found
+        tests = everyone.intersection(reached(filter(self._is_collected, index.files), index.may_import))
+        return {copy: files | (tests if users[copy] & tests else set()) for copy, files in found.items()}
+
+    def _is_collected(self, path: str) -> bool:
+        """Return whether pytest finds tests in a file: by its name, and by what it defines."""
+        name = os.path.basename(path)
+        if not (name.endswith(".py") and name.startswith("test_")) and not name.endswith("_test.py"):
+            return False
+        tests = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        try:
+            body = tree_of(path, self.facts.index.read(path)).body
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            return True
+        return any(isinstance(each, tests) and each.name.lower().startswith("test") for each in body)
 
     def _program(self, start: str, everyone: set[str]) -> _Program:
         index, folder = self.facts.index, os.path.dirname(start)
