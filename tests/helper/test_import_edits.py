@@ -87,6 +87,10 @@ WITHOUT_TORCH = {
     "    return accel.g()\n",
     "a function beside it": "def f():\n    import torch\n    @\n    accel.g()\n\n"
     'def h(x):\n    """Doc."""\n    @\n    accel.g(x)\n',
+    "a function above a test": "from a import has\n\ndef f():\n    import torch\n    @\n    accel.g()\n\n"
+    "if has():\n    import torch\n    @\n    x = accel.h()\n\ndef h():\n    import torch\n    accel.g()\n",
+    "a function above a test that needs none": "from a import has\n\ndef f():\n    import torch\n    @\n"
+    "    accel.g()\n\nif has():\n    import torch\n    x = torch\n",
     "a function that has it": "def f():\n    import torch\n    import accel\n    accel.g()\n\n"
     "def h():\n    import torch\n    @\n    accel.g()\n",
 }

@@ -558,16 +558,20 @@ def _beside_torch(module: SemanticModel, statement: str) -> tuple[Edit, ...] | N
     name = spelled(module)["accel"]
     uses = sorted((n for n in module.nodes if isinstance(n, ast.Name) and n.id == name), key=module.span)
     guarded = next((s for s in lazy if module.function(s) is None), None)
-    if guarded is not None:
-        edit = _after_import(module, _last_of_its_module(module, guarded), statement)
-        return (edit,) if edit and uses and edit.start <= module.span(uses[0])[0] else None
+    below = None if guarded is None else _after_import(module, _last_of_its_module(module, guarded), statement)
+    if guarded is not None and below is None:
+        return None
+    edits = [below] if below and uses and below.start <= module.span(uses[-1])[0] else []
     first: dict[Function, ast.Name] = {}
     for use in uses:
+        if below and below.start <= module.span(use)[0]:
+            continue
         around: list[Function] = [*module.enclosing(use, *FUNCTIONS)]  # type: ignore[list-item]
+        if below and not any(module.function(s) in around for s in lazy):
+            return None
         if not around or not _is_deferred(use, around[-1]):
             return None
         first.setdefault(next((f for f in around if any(module.function(s) is f for s in lazy)), around[-1]), use)
-    edits: list[Edit] = []
     for function, use in first.items():
         if any(name in (a.asname or a.name for a in s.names) for s in _imports_in(module, function)):
             continue
