@@ -222,15 +222,17 @@ def _variable(module: SemanticModel, name: str, bindings: list[Binding], scope: 
 
 
 @query
-def parallel_classes(module: SemanticModel, scope: Scope, chain: str) -> list[Definition]:
-    """Return the classes of the project that a name means, if each inherits from torch's DataParallel."""
+def parallel_classes(
+    module: SemanticModel, scope: Scope, chain: str, base: str = "torch.nn.DataParallel"
+) -> list[Definition]:
+    """Return the classes of the project that a name means, if each inherits from torch's DataParallel or this base."""
     _, bindings = scope.find(chain.partition(".")[0]) or (scope, [])
     index, path = module.facts.index, str(module.path)
     targets = [target for b in bindings if b.local and (target := index.find(path, *b.local)) in index.files]
     is_here = any(isinstance(b.node, ast.ClassDef) for b in bindings) and PARALLEL in module.original
     if not is_here and not any(index.holds(target, PARALLEL) for target in targets):
         return []
-    return module.facts.hierarchy.heirs(Place(path, scope), chain, "torch.nn.DataParallel")
+    return module.facts.hierarchy.heirs(Place(path, scope), chain, base)
 
 
 def _annotated(module: SemanticModel, arg: ast.arg, scope: Scope) -> Kind:

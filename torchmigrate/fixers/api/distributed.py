@@ -14,6 +14,7 @@ from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults
 from torchmigrate.fixers.hazard.mps import names_device
+from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.process_facts import starts_nccl
 from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.dominance import called, know_parents
@@ -77,6 +78,24 @@ def parallel_class(context: RuleContext) -> Iterator[Finding]:
         )
     elif classes:
         yield context.rewrite("$f($$args)", f"accel.data_parallel($$args, cls={chain})") or context.note()
+    elif _may_be_parallel(context, call, chain):
+        yield context.note(_PERHAPS_PARALLEL.format(chain))
+
+
+_PERHAPS_PARALLEL = (
+    "`{}` cannot be read; if it inherits from DataParallel, it raises on XPU and NPU: leave it out there"
+)
+
+
+def _may_be_parallel(context: RuleContext, call: ast.Call, chain: str) -> bool:
+    """Return whether a class that cannot be read may be a DataParallel: by its name, and by the devices it is given."""
+    name = chain.rpartition(".")[2]
+    if not name.startswith("DataParallel") or name == "DataParallel" or not any(k.arg == "device_ids" for k in call.keywords):
+        return False
+    if (context.qualified or "").startswith("torch."):
+        return False
+    meanings = context.module.facts.hierarchy.meanings(Place(str(context.module.path), context.scope), chain)
+    return not any(isinstance(each, Definition) for each in meanings)
 
 
 def _device_id(context: RuleContext, given: ast.expr) -> Iterator[Finding]:

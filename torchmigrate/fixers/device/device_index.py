@@ -11,9 +11,10 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.receiver import parallel_classes
 from torchmigrate.semantic.references import asks_accelerator, helper_function, spell, spelled
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.resolver import is_same
+from torchmigrate.syntax.resolver import chain_of, is_same
 
 _INDEX = re.compile(r"^(local_|global_|dist_)?rank$|(^|_)(gpu|cuda|device)_?(id|idx|index)$|^(gpu|cuda)$")
 _SURE = re.compile(r"^(local_)?rank$|gpu_?id$|device_?(id|index)$")
@@ -74,8 +75,9 @@ def index_safety(node: ast.expr) -> Safety | None:
 
 
 def device_ids(context: RuleContext) -> Iterator[Finding]:
+    """Rewrite the devices that DistributedDataParallel is given, or an heir that has its constructor."""
     call = context.call
-    if call is None:
+    if call is None or (context.qualified != _WRAPPER and not _is_heir(context, call)):
         return
     given = {k.arg: k.value for k in call.keywords}
     if len(call.args) > 1 and not any(isinstance(a, ast.Starred) for a in call.args[:2]):
@@ -84,6 +86,22 @@ def device_ids(context: RuleContext) -> Iterator[Finding]:
         node = given.get(name)
         if node is not None and not _is_none(node) and not _is_ours(context, node):
             yield context.fix(_wrapped(context, node, name))
+
+
+_WRAPPER = "torch.nn.parallel.DistributedDataParallel"
+
+
+def _is_heir(context: RuleContext, call: ast.Call) -> bool:
+    """Return whether a call that names devices makes an heir of DistributedDataParallel, which has its constructor."""
+    chain = chain_of(call.func)
+    if (
+        not chain
+        or chain.startswith("super")
+        or not any(k.arg in ("device_ids", "output_device") for k in call.keywords)
+    ):
+        return False
+    classes = parallel_classes(context.module, context.scope, chain, _WRAPPER)
+    return bool(classes) and not any(context.module.facts.hierarchy.overrides(c, ("__init__",)) for c in classes)
 
 
 def _wrapped(context: RuleContext, node: ast.expr, name: str) -> list[Edit]:
