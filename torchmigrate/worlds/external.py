@@ -433,7 +433,7 @@ class External(ABC):
                         self.put_attribute(atom, word, call.args[2].of(call.state.path))
                 return const(None)
             case "any" | "all" if call.args:
-                return self._any(first)
+                return self._any(first, settles=name == "any")
             case "dict":
                 return one(Table(tuple((Const(word, str), value) for word, value in call.named.items())))
             case "isinstance" | "issubclass":
@@ -539,7 +539,12 @@ class External(ABC):
             raise Dead
         return join(*found)
 
-    def _any(self, value: Value) -> Value:
+    def _any(self, value: Value, settles: bool) -> Value:
+        """Return the answer of `any` or `all`; an item that is surely `settles` is enough in a list that is known."""
+        whole = next(iter(value)) if len(value) == 1 else None
+        for item in whole.items if isinstance(whole, Items) else ():
+            if item.atoms and all(values.truth(atom) is settles for atom in item):
+                return const(settles, value.edits | item.edits)
         answers: dict[bool | None, frozenset[int]] = {}
         for item, _ in self.elements(value):
             for atom, edits in item.atoms.items():
