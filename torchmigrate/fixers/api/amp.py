@@ -212,3 +212,14 @@ def is_only_called(module: SemanticModel, names: Collection[str]) -> bool:
         used |= {id(call.func), *(id(a) for a in (*call.args, *(k.value for k in call.keywords)) if not tests)}
     loads = (n for n in module.nodes if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load))
     return all(id(n) in used for n in loads)
+
+
+def scaler_state(context: RuleContext) -> Iterator[Finding]:
+    """Ask for the scale in a scaler's state so that there need not be one: `scaler.state_dict()["scale"]`."""
+    module, call, owner = context.module, context.call, getattr(context.ref, "value", None)
+    if call is None or call.args or call.keywords or owner is None or "scaler" not in last_name(owner).lower():
+        return
+    match module.parent(call):
+        case ast.Subscript(value, ast.Constant("scale") as key, ast.Load()) as up if value is call:
+            at = module.span(call)[1]
+            yield context.fix([Edit(at, module.span(up)[1], f".get({module.text(key)}, 1.0)")])

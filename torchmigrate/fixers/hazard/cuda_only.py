@@ -341,3 +341,16 @@ def _has_kernels(context: RuleContext, call: ast.Call) -> bool:
     return any(
         isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value.endswith(".cu") for n in ast.walk(call)
     )
+
+
+_LIGHTNING = ("pytorch_lightning.", "lightning.")
+
+
+def lightning_gpus(context: RuleContext) -> Iterator[Finding]:
+    """Report a Trainer of Lightning's that is given a number of CUDA's devices, or their numbers."""
+    given = next((k.value for k in context.call.keywords if k.arg == "gpus"), None) if context.call else None
+    if context.call is None or given is None or (isinstance(given, ast.Constant) and not given.value):
+        return
+    name = context.module.resolve(context.call.func, context.scope) or ""
+    if name.startswith(_LIGHTNING) and "Trainer" in name.split("."):
+        yield context.note()
