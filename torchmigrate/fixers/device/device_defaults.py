@@ -92,14 +92,17 @@ def at_import_checked(context: RuleContext, node: ast.AST, template: str) -> Fin
     return context.replace(node, template, Safety.SAFE)
 
 
-_SENT_OFF = "options are read where jobs are submitted, which may have no accelerator, and go to other machines"
+_SENT_OFF = (
+    "an option's default is CUDA; options are read where jobs are submitted, which may have no accelerator: "
+    "make the default None, and take `accel.device()` for it where the job runs"
+)
 
 
 def option_default(context: RuleContext, whole: ast.AST, device: Device, call: ast.Call) -> Iterator[Finding]:
     """Yield the finding for an option's default, evaluated at the call in argparse; click takes a function."""
     decorated = isinstance(context.module.parent(call), FUNCTIONS)
     if str(context.module.path) in context.module.facts.sent_off:
-        yield context.left(_SENT_OFF)
+        yield context.note(_SENT_OFF)
     elif decorated and device.index is None:
         yield context.replace(whole, "accel.device_type", Safety.SAFE)
     elif speaks_of_device(context.module, call):
