@@ -112,6 +112,18 @@ def test_exclusions_win_and_are_said(tree: Path, in_git: bool) -> None:
     assert reasons(tree, tree / "venv" / "x.py") == {"venv/x.py": "excluded by `venv`"}
 
 
+@pytest.mark.parametrize("in_git", [True, False], ids=["git", "walk"])
+def test_templates_are_skipped_and_said(tree: Path, in_git: bool) -> None:
+    """Found in microsoft/LoRA: cookiecutter's files are no Python before they are filled in."""
+    make(tree, "templates/{{cookiecutter.name}}/run.py", "templates/run_{{name}}.py", "templates/run.py")
+    if in_git:
+        git(tree, "init", "-q")
+    names = found(tree)
+    assert "templates/run.py" in names and not any("{{" in name for name in names)
+    words = {why for name, why in reasons(tree).items() if "{{" in name}
+    assert words == {"a template: its name is filled in later"}
+
+
 def test_an_explicit_file_of_any_suffix_is_taken(tree: Path) -> None:
     assert found(tree, tree / "script", tree / "b.py") == ["b.py", "script"]
 

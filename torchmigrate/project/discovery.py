@@ -102,7 +102,9 @@ class _Collector:
 
     def _add_file(self, real: str, text: bool) -> None:
         known = self.found.get(real)
-        if known is None or known.skipped_reason:
+        if "{{" in system.relative(real, self.root):  # a template of cookiecutter or copier
+            self.found[real] = DiscoveredFile(Path(real), skipped_reason="a template: its name is filled in later")
+        elif known is None or known.skipped_reason:
             self.found[real] = DiscoveredFile(Path(real), text=text)
 
     def _skip(self, path: str, pattern: str) -> None:
