@@ -578,7 +578,10 @@ def _idle_left(module: SemanticModel, findings: list[Finding], regions: list[Gua
     home = {r.guard: r.home for r in regions}
     # a function that asks twice must ask in the same way, so one test that is kept keeps the others
     kept = {home.get(_span(f)) for f in findings if f.fix and f.guards == "test" and f not in idle}
-    return [_left(f, _IDLE) if f in idle and (f.follows or home[_span(f)] not in kept) else f for f in findings]
+    stays = {f for f in findings if f in idle and (f.follows or home[_span(f)] not in kept)}
+    replaced = Around(((e.start, e.end), True) for f in findings if f.fix and f not in stays for e in f.fix.edits)
+    gone = {f for f in stays if replaced.find(*_span(f))}  # `x.is_cuda` of a choice that becomes `x.device`
+    return [_left(f, _IDLE) if f in stays else f for f in findings if f not in gone]
 
 
 def _idle(
