@@ -492,6 +492,7 @@ def _settled(context: RuleContext, parameters: ast.arguments, default: ast.AST) 
 def _comes_to_start(context: RuleContext, function: Function | ast.Lambda, name: str) -> bool:
     """Return whether a parameter is given to what starts process groups, here or in a function of this file."""
     module = context.module
+    know_parents(module)
     todo: list[tuple[Function | ast.Lambda, str]] = [(function, name)]
     for owner, parameter in todo:  # grows
         for read in reads_of(module, parameter, function_scope(owner, context.scope)):
