@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import Function, Scope, own_nodes
 from torchmigrate.torch_api.names import DOUBLES
 
@@ -310,12 +311,58 @@ def doubles_moved(module: SemanticModel) -> dict[Function | None, list[int]]:
     for statement in module.scopes.statements:
         for node in own_nodes(statement):
             match node:
-                case ast.Call(ast.Attribute(value, "cuda" | "to"), args, keywords):
-                    given = [*args, *(k.value for k in keywords)]
-                    cast = any(k.arg == "dtype" for k in keywords) or any(_is_cast(module, a) for a in given)
-                    if not cast and _is_double(module, value, statement):
-                        found.setdefault(module.function(statement), []).append(module.span(node)[0])
+                case ast.Call(ast.Attribute(value, "cuda" | "to")) as move if not _casts(module, move):
+                    if _is_double(module, value, statement):
+                        found.setdefault(module.function(statement), []).append(module.span(move)[0])
     return found
+
+
+def _casts(module: SemanticModel, move: ast.Call) -> bool:
+    """Return whether a move names a dtype, too."""
+    given = [*move.args, *(k.value for k in move.keywords)]
+    return any(k.arg == "dtype" for k in move.keywords) or any(_is_cast(module, a) for a in given)
+
+
+_CALCULATING = {"sqrt", "log", "exp", "power", "square", "cumprod", "divide", "multiply"}  # of numpy
+
+
+@query
+def results_moved(module: SemanticModel) -> dict[int, int]:
+    """Return where a function moves its parameter, with a line that calls it with what a function of NumPy's gives.
+
+    That is float64 where one of the numbers is, also if the others are of torch.
+    """
+    moves: dict[str, list[tuple[str, Function, int]]] = {}  # by the function's name
+    for statement in module.scopes.statements if b"numpy" in module.source.utf8 else ():
+        function = module.function(statement)
+        parameters = {a.arg for a in function.args.args} if function is not None else set()
+        for node in own_nodes(statement) if parameters else ():
+            match node:
+                case ast.Call(ast.Attribute(ast.Name(name), "cuda" | "to")) as move if name in parameters and function:
+                    if not _casts(module, move):
+                        moves.setdefault(function.name, []).append((name, function, module.span(move)[0]))
+    found: dict[int, int] = {}
+    for statement in module.scopes.statements if moves else ():
+        for call in (node for node in own_nodes(statement) if isinstance(node, ast.Call)):
+            for name, function, at in moves.get(last_name(call.func), ()):
+                value = _given_for(call, function, name)
+                home, _, what = (_resolved(module, value, statement) or "").rpartition(".")
+                if home == "numpy" and what in _CALCULATING:
+                    found.setdefault(at, call.lineno)
+    return found
+
+
+def _resolved(module: SemanticModel, value: ast.expr | None, statement: ast.stmt) -> str | None:
+    """Return the name of the function that a value is a result of."""
+    return module.resolve(value.func, module.scope(statement)) if isinstance(value, ast.Call) else None
+
+
+def _given_for(call: ast.Call, function: Function, name: str) -> ast.expr | None:
+    """Return what a call of a function, or of a method, gives for a parameter."""
+    names = [arg.arg for arg in function.args.args]
+    at = names.index(name) - (names[0] == "self" and isinstance(call.func, ast.Attribute))
+    given = call.args[at] if at < len(call.args) else None
+    return next((k.value for k in call.keywords if k.arg == name), given)
 
 
 _SETS_DEFAULT = ("torch.set_default_dtype", "torch.set_default_tensor_type")

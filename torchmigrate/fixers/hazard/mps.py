@@ -21,7 +21,7 @@ from torchmigrate.semantic.references import (
     strings_in,
     words_in,
 )
-from torchmigrate.semantic.values import doubles_moved
+from torchmigrate.semantic.values import doubles_moved, results_moved
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import chain_of, is_same
@@ -34,13 +34,24 @@ _MOVES = ("cuda", "to")
 def float64(context: RuleContext) -> Iterator[Finding]:
     if isinstance(context.ref, ast.Attribute) and context.ref.attr in _MOVES:
         places = doubles_moved(context.module).get(context.module.function(context.node), ())
-        if context.call is not None and names_device(context.call) and context.module.span(context.call)[0] in places:
+        at = context.module.span(context.call)[0] if context.call is not None else -1
+        if context.call is not None and names_device(context.call) and at in places:
             yield context.note()
+        elif (
+            context.call is not None and names_device(context.call) and at in (handed := results_moved(context.module))
+        ):
+            yield context.note(_OF_NUMPY.format(handed[at]))
     elif isinstance(context.ref, ast.Attribute) and context.ref.attr == "double":
         if context.call is not None and not context.call.args and moved(context.module, context.call):
             yield context.note()
     elif context.qualified == "torch.cuda.DoubleTensor" or moved(context.module, context.ref):
         yield context.note()
+
+
+_OF_NUMPY = (
+    "line {} hands over a result of NumPy's, which is float64 if one of its numbers is; MPS has no float64, "
+    "so that this raises there: `.float()` before the move"
+)
 
 
 def moved_array(context: RuleContext) -> Iterator[Finding]:
