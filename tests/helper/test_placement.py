@@ -986,6 +986,17 @@ def test_tests_take_the_helper_of_the_package_that_they_import_at_their_heads(
     assert f"\n{helper}\n" in changed["conftest.py"]
 
 
+def test_a_test_that_imports_the_package_late_can_be_collected_without_it(tmp_path: Path) -> None:
+    """Found in state-spaces/mamba, whose package needs triton: a test that skips itself failed to be collected."""
+    tests = {f"tests/test_{name}.py": "from pkg.net import f\n" for name in "abc"}
+    late = "import torch\ndef test():\n    from pkg.net import f\n    torch.cuda.empty_cache()\n"
+    package = {"pkg/__init__.py": "import triton\n", "pkg/net.py": "f = 1\n"}
+    write_tree(tmp_path, {**INSTALLABLE, **package, **tests, "tests/test_late.py": late})
+    plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
+    changed = {r.path.name: r.after.decode() for r in plan.results if isinstance(r, Changed)}
+    assert "\nimport accel\n" in changed["test_late.py"]
+
+
 def test_tests_take_the_helper_of_a_package_within_a_folder_that_is_not_installed(tmp_path: Path) -> None:
     """Found in InvokeAI, which installs `invokeai.app` without `invokeai`: its tests had a copy beside the project."""
     settings = """[project]

@@ -591,13 +591,18 @@ def _tested(facts: ProjectContext, path: str) -> tuple[str, tuple[str, ...]] | N
     """Return the root and the name of an installed package that a test imports, or most others of its folder.
 
     The test is of this package and skips itself where that fails, or the others import it at their heads. Where these
-    run, a test can import the package's helper: it needs no copy of its own.
+    run, a test can import the package's helper: it needs no copy of its own. One that imports the package in its tests
+    alone does.
     """
     index, folder = facts.index, os.path.dirname(path)
-    for item in _certain_imports(index, path, skips=True):
+    certain = _certain_imports(index, path, skips=True)
+    for item in certain:
         parts, own = _located(index, path, item)
         if own and _is_installed(own[1], parts) and system.is_inside(path, system.joined(own[1], parts[0])):
             return own[1], parts
+    later = (_located(index, path, item) for item in index.imports.get(path, ()) if item not in certain)
+    if any(own and _is_installed(own[1], parts) for parts, own in later):
+        return None  # its tests import the package, so that it can be collected without what the package needs
     files = (file for file in sorted(index.files) if os.path.dirname(file) == folder and file.endswith(".py"))
     others = [file for file in files if file != path and os.path.basename(file) != "__init__.py"][:_SIBLINGS]
     found = Counter(top for file in others for top in _tops_used(index, file))
