@@ -335,7 +335,7 @@ def results_moved(module: SemanticModel) -> dict[int, int]:
     moves: dict[str, list[tuple[str, Function, int]]] = {}  # by the function's name
     for statement in module.scopes.statements if b"numpy" in module.source.utf8 else ():
         function = module.function(statement)
-        parameters = {a.arg for a in function.args.args} if function is not None else set()
+        parameters = {a.arg for a in function.args.args} - {"self"} if function is not None else set()
         for node in own_nodes(statement) if parameters else ():
             match node:
                 case ast.Call(ast.Attribute(ast.Name(name), "cuda" | "to")) as move if name in parameters and function:
