@@ -219,6 +219,39 @@ def test_a_choice_changes_together_with_the_float64_that_an_unsafe_fix_makes_on_
     assert "torch.cuda" not in after["train.py"]
 
 
+DIFFUSION = {
+    "diffusion/__init__.py": "from .respace import Spaced\ndef create(steps):\n    return Spaced(steps)\n",
+    "diffusion/respace.py": "from .gaussian import Gaussian\nclass Spaced(Gaussian):\n    pass\n",
+    "diffusion/gaussian.py": """import torch
+def extract(arr, steps, shape):
+    return torch.from_numpy(arr).to(device=steps.device)[steps].float()
+class Gaussian:
+    def sample(self, x, steps):
+        return extract(self.betas, steps, x.shape) * x
+""",
+    "sample.py": """import torch
+from diffusion import create
+def main(args):
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    x = torch.randn(2, device=device)
+    return create(10).sample(x, torch.tensor([1], device=device))
+""",
+}
+
+
+@pytest.mark.parametrize("knows_cuda", [False, True])
+def test_an_array_that_is_cast_after_its_move_leaves_mps_out_where_no_fix_casts_it_first(
+    knows_cuda: bool, tmp_path: Path
+) -> None:
+    """Found in facebookresearch/DiT: a file without CUDA is not rewritten, and sample.py ran on a Mac's CPU."""
+    files = {**DIFFUSION}
+    if knows_cuda:
+        files["diffusion/gaussian.py"] += "def free():\n    torch.cuda.empty_cache()\n"
+    done = texts_after(write_tree(tmp_path, files))
+    assert ("is_complete" in done["sample.py"]) is not knows_cuda
+    assert ("float().to(device=" in done.get("diffusion/gaussian.py", "")) is knows_cuda
+
+
 def test_a_finding_names_the_file_and_line_that_makes_float64(tmp_path: Path) -> None:
     files = {"train.py": FUNCTION, "metrics.py": "\n" + METRIC.format(MAKING[0])}
     reason = "metrics.py, line 3: the device comes to this, which raises on MPS"

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchmigrate.project.class_hierarchy import ClassHierarchy, Definition, Place
-from torchmigrate.project.import_graph import DOUBLE, EXTENSION, SCRIPTING, module_stem
+from torchmigrate.project.import_graph import CUDA, DOUBLE, EXTENSION, SCRIPTING, module_stem
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scopes, children, own_nodes, walk
 from torchmigrate.torch_api.libraries import OPERATORS
@@ -33,7 +33,7 @@ Position = tuple[str, int]  # path and line, 0 for a whole file
 class CalledOperators(ABC):
     """Follows names to certain operators, over the functions, classes and files of a project."""
 
-    WORD: bytes  # a project without it in any file has none of the operators
+    WORDS: tuple[bytes, ...]  # a project without one of them in any file has none of the operators
 
     def __init__(self, index: ImportIndex, hierarchy: ClassHierarchy) -> None:
         self._index, self._hierarchy = index, hierarchy
@@ -43,7 +43,7 @@ class CalledOperators(ABC):
     @cached_property
     def are_there(self) -> bool:
         """Return whether the project may have such operators at all; this reads all files."""
-        return bool(self._index.holding(self.WORD))
+        return any(map(self._index.holding, self.WORDS))
 
     def called_by(self, place: Place, name: str) -> Position | None:
         """Return where an operator is that a global name of a file means or leads to, or None."""
@@ -53,8 +53,12 @@ class CalledOperators(ABC):
         return self._known[key]
 
     @abstractmethod
-    def _is_operator(self, node: ast.expr) -> bool:
-        """Return whether a node of a definition is such an operator."""
+    def _is_operator(self, node: ast.expr, path: str) -> bool:
+        """Return whether a node of a definition in a file is such an operator."""
+
+    def _are_apart(self, one: str, other: str) -> bool:
+        """Return whether a file that another imports from is one further away from the tensors at hand."""
+        return one != other
 
     def _is_bound(self, place: Place, binding: Binding) -> bool:
         """Return whether a name is bound to such an operator."""
@@ -79,17 +83,17 @@ class CalledOperators(ABC):
             for node, home in self._meant(here, read):
                 if node not in known and len(known) < _MANY:
                     known.add(node)
-                    names = self._names(node)
+                    names = self._names(node, home.path)
                     if isinstance(names, int):
                         return home.path, names
-                    todo += [(home, each, away + (home.path != here.path)) for each in names]
+                    todo += [(home, each, away + self._are_apart(home.path, here.path)) for each in names]
         return None
 
-    def _names(self, node: ast.AST) -> list[str] | int:
+    def _names(self, node: ast.AST, path: str) -> list[str] | int:
         """Return the names that a definition or value reads, sorted, or the line where it calls an operator itself."""
         if node not in self._read:
             parts = list(self._reached(node))
-            line = next((p.lineno for p in parts if isinstance(p, ast.expr) and self._is_operator(p)), None)
+            line = next((p.lineno for p in parts if isinstance(p, ast.expr) and self._is_operator(p, path)), None)
             self._read[node] = line or sorted({p.id for p in parts if isinstance(p, ast.Name)})
         return self._read[node]
 
@@ -116,7 +120,7 @@ class CalledOperators(ABC):
 class CompiledOperators(CalledOperators):
     """Follows names to operators that the project compiles, which have kernels for CUDA and perhaps for the CPU."""
 
-    WORD = EXTENSION
+    WORDS = (EXTENSION,)
 
     def _is_bound(self, place: Place, binding: Binding) -> bool:
         """Return whether a name is that of a compiled module: one that is loaded, or no file of its package."""
@@ -149,7 +153,7 @@ class CompiledOperators(CalledOperators):
                 return any(_imports_what_it_is_told(node) for definition in found for node in walk(definition))
         return False
 
-    def _is_operator(self, node: ast.expr) -> bool:
+    def _is_operator(self, node: ast.expr, path: str) -> bool:
         """Return whether a node is `torch.ops.ours.f`, an operator that is not torch's."""
         match node:
             case ast.Attribute(ast.Attribute(ast.Attribute(ast.Name("torch"), "ops"), namespace), _):
@@ -158,13 +162,21 @@ class CompiledOperators(CalledOperators):
 
 
 class DoubleMakers(CalledOperators):
-    """Follows names to what makes float64 where its tensor is, as `preds.eq(labels).double()` does: MPS refuses it."""
+    """Follows names to what makes float64 where its tensor is, as `preds.eq(labels).double()` does: MPS refuses it.
 
-    WORD = DOUBLE
+    An array that is moved and then cast is one that was float64. In a file that mentions CUDA a fix casts it first.
+    """
 
-    def _is_operator(self, node: ast.expr) -> bool:
+    WORDS = DOUBLE
+
+    def _are_apart(self, one: str, other: str) -> bool:
+        return os.path.dirname(one) != os.path.dirname(other)  # the modules of a package work on the same tensors
+
+    def _is_operator(self, node: ast.expr, path: str) -> bool:
         """Return whether a node makes float64 of what a method gives; a name may hold a module, or be on the CPU."""
         match node:
+            case ast.Call(ast.Attribute(made, "float"), [], []):
+                return _is_moved_array(made) and not self._index.holds(path, CUDA)
             case ast.Call(ast.Attribute(ast.Call(ast.Attribute(_, method)) as made, "double"), [], []):
                 return method.islower() and not _is_on_cpu(made)
         return False
@@ -177,6 +189,16 @@ class DoubleMakers(CalledOperators):
             case ast.If(test) | ast.IfExp(test) if any(_says(part, "mps") for part in walk(test)):
                 return True
         return super()._is_apart(node)
+
+
+def _is_moved_array(node: ast.expr) -> bool:
+    """Return whether a node is `torch.from_numpy(a).to(device)`, or an item of it."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    match node:
+        case ast.Call(ast.Attribute(ast.Call(maker), "to")):
+            return last_name(maker) == "from_numpy"
+    return False
 
 
 def _is_on_cpu(node: ast.expr) -> bool:
