@@ -669,6 +669,16 @@ CHOOSES = {"cells": [{"cell_type": "code", "source": CHOICE}], "nbformat": 4}
 FORKS = "import multiprocessing as mp\nimport lib\nmp.Process(target=lib.move).start()\n"
 
 
+LIBRARY = {"setup.py": "from setuptools import setup\nsetup(name='pkg', packages=['pkg'])\n", "pkg/__init__.py": ""}
+DECORATED = """import torch
+from torch.amp import autocast
+class Net(torch.nn.Module):
+    @autocast("cuda", enabled=False)
+    def forward(self, x):
+        return x
+"""
+
+
 @pytest.mark.parametrize(
     ("files", "copy", "starts"),
     [
@@ -679,14 +689,28 @@ FORKS = "import multiprocessing as mp\nimport lib\nmp.Process(target=lib.move).s
         ({"lib.py": "from multiprocessing import Pool\n" + MOVES}, "accel.py", False),
         ({"lib.py": MOVES, "run.py": CHOICE}, "accel.py", False),
         ({"lib.py": MOVES, "run.ipynb": json.dumps(CHOOSES)}, "accel.py", False),
+        ({"lib.py": "from multiprocessing.pool import ThreadPool\n" + MOVES}, "accel.py", True),
+        ({"lib.py": "from multiprocessing.dummy import Pool\n" + MOVES}, "accel.py", True),
     ],
-    ids=["nobody", "who imports it", "anew", "another program", "itself", "who chooses", "a notebook that chooses"],
+    ids=[
+        *("nobody", "who imports it", "anew", "another program", "itself", "who chooses", "a notebook that chooses"),
+        *("threads", "threads again"),
+    ],
 )
 def test_a_helper_starts_cuda_only_where_nothing_has_to_come_before(
     tmp_path: Path, files: dict[str, str], copy: str, starts: bool
 ) -> None:
     text = write_plan(write_tree(tmp_path, files))[copy].decode()
     assert ("accelerator.is_available()" in text, "device_count" in text) == (starts, not starts)
+
+
+@pytest.mark.parametrize(("text", "counts"), [(MOVES, False), (DECORATED, True)], ids=["a function", "a decorator"])
+def test_importing_a_library_does_not_start_cuda(text: str, counts: bool, tmp_path: Path) -> None:
+    """Found in lucidrains/denoising-diffusion-pytorch: who imports it may fork afterwards."""
+    done = texts_after(write_tree(tmp_path, {**LIBRARY, "pkg/net.py": text}))
+    assert ("device_count" in done["pkg/accel.py"]) is counts
+    write_tree(tmp_path, done)
+    assert texts_after(tmp_path) == {}
 
 
 def test_a_file_that_may_find_either_of_two_copies_finds_its_functions_in_both(tmp_path: Path) -> None:

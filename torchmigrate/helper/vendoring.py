@@ -271,11 +271,13 @@ class Vendored:
         """Return the functions that files call of this copy, rewritten or not: its users, and all of its programs."""
         index = self.facts.index
         users = self._users(helper) | self._found_by.get(helper, set())
-        texts = ((path, after[path] if path in after else index.read(path)) for path in users)
-        uses = (helper_parts.used_by(code(path, raw), self.facts.helper) for path, raw in texts)
+        texts = [code(path, after[path] if path in after else index.read(path)) for path in users]
+        uses = (helper_parts.used_by(text, self.facts.helper) for text in texts)
         is_library = installed_above(index, os.path.dirname(helper)) is not None
         is_compiled = is_library or not users.isdisjoint(self.facts.in_compiled_programs)
-        is_deferring = not users.isdisjoint(self.facts.in_deferring_programs)
+        is_deferring = not users.isdisjoint(self.facts.in_deferring_programs) or (
+            is_library and any(helper_parts.asks_when_loaded(text, self.facts.helper) for text in texts)
+        )  # who imports a library may fork afterwards
         without = (Form.EAGER if is_compiled else Form.ANY) | (Form.STARTS if is_deferring else Form.ANY)
         without |= Form.ANY if users.isdisjoint(self.facts.in_groups) else Form.ALONE
         return helper_parts.merged(uses, without)

@@ -76,7 +76,14 @@ _SCALED = {"_version < (2, 5)": "_version < (2, 8)"}
 _ASKS_SIZE = b"WORLD_SIZE"
 _COUNTS = re.compile(rb"\b(accelerator|api)\.device_count\(\)")
 _FORKING = {"multiprocessing", "joblib", "pathos"}  # modules whose functions start copies of the process
-_STARTING_ANEW = {"spawn", "cpu_count", "current_process", "freeze_support", "set_sharing_strategy"}  # but not these
+_STARTING_ANEW = {
+    "spawn",
+    "cpu_count",
+    "current_process",
+    "freeze_support",
+    "set_sharing_strategy",
+    "ThreadPool",
+}  # but not these
 _CACHED = "@functools.lru_cache(maxsize=1)"
 # functions that may look for the device anew: they set no current device, and ask no more often than a module runs
 _ASKING = {
@@ -793,6 +800,27 @@ def _run_once(tree: ast.AST) -> Iterator[ast.AST]:
                 stack.append(node)
 
 
+def asks_when_loaded(raw: bytes, helper: str) -> bool:
+    """Return whether loading a file calls the helper, in decorators and defaults, too."""
+    try:
+        todo: list[ast.AST] = [ast.parse(raw)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    while todo:
+        match todo.pop():
+            case ast.Call(ast.Attribute(ast.Name(name), _)) if name == helper:
+                return True
+            case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args) as function:
+                todo += [*function.decorator_list, *args.defaults, *(d for d in args.kw_defaults if d)]
+            case ast.Lambda(args):
+                todo += [*args.defaults, *(d for d in args.kw_defaults if d)]
+            case ast.If(ast.Compare(ast.Name("__name__"))):
+                pass
+            case node:
+                todo += ast.iter_child_nodes(node)
+    return False
+
+
 @functools.lru_cache(maxsize=256)
 def compiles(raw: bytes) -> bool:
     """Return whether code compiles functions, or may: it calls `compile` of anything but regular expressions."""
@@ -842,6 +870,8 @@ def _defers_cuda(node: ast.AST, asked: Mapping[str, set[str]]) -> bool:
             return True
         case ast.Attribute() | ast.Name():
             return last_name(node) in ("fork", "forkpty", "ProcessPoolExecutor")
+        case ast.ImportFrom("multiprocessing.dummy"):
+            return False  # threads
         case ast.ImportFrom(str(module), names) if not _FORKING.isdisjoint(module.split(".")):
             return any(alias.name not in _STARTING_ANEW for alias in names)
         case ast.Import(names) | ast.ImportFrom(_, names):
