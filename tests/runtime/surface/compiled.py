@@ -162,7 +162,11 @@ CASES = {
         breaks=("xpu", "npu", "mtia"),  # of their functions dynamo makes no constants
     ),
     "cast": Case(lambda x: accel.cast(x, torch.float16), lambda x: x.type(torch.cuda.HalfTensor)),
-    "double": Case(after(lambda x: accel.double(x.eq(x))), after(lambda x: x.eq(x).double())),
+    "double": Case(
+        after(lambda x: accel.double(x.eq(x))),
+        after(lambda x: x.eq(x).double()),
+        breaks=("xpu",),  # it asks for the properties of an XPU
+    ),
     "cpu_fallback": Case(lambda x: accel.cpu_fallback(torch.mode)(x)[0], lambda x: torch.mode(x)[0]),
     "cast by name": Case(lambda x: accel.cast(x, "torch.cuda.HalfTensor"), lambda x: x.type("torch.cuda.HalfTensor")),
     "cast by name to the CPU": Case(lambda x: accel.cast(x, "torch.HalfTensor"), lambda x: x.type("torch.HalfTensor")),
