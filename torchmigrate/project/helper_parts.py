@@ -821,6 +821,14 @@ def asks_when_loaded(raw: bytes, helper: str) -> bool:
     return False
 
 
+def _nodes_of(raw: bytes) -> list[ast.AST] | None:
+    """Return all nodes of code; None, which may do anything, if it cannot be parsed."""
+    try:
+        return [*ast.walk(ast.parse(raw))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 @functools.lru_cache(maxsize=256)
 def compiles(raw: bytes) -> bool:
     """Return whether code compiles functions, or may: it calls `compile` of anything but regular expressions."""
@@ -828,9 +836,7 @@ def compiles(raw: bytes) -> bool:
         return False
     if b"dynamo" in raw or b"torch_compile" in raw:
         return True
-    try:
-        nodes = [*ast.walk(ast.parse(raw))]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if (nodes := _nodes_of(raw)) is None:
         return True
     return any(map(_is_compiler, nodes))
 
@@ -840,9 +846,7 @@ def defers_cuda(raw: bytes) -> bool:
     """Return whether code does what has to come before CUDA starts: it forks, or sets CUDA_VISIBLE_DEVICES."""
     if not any(word in raw for word in DEFERRING):
         return False
-    try:
-        nodes = [*ast.walk(ast.parse(raw))]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if (nodes := _nodes_of(raw)) is None:
         return True
     asked: dict[str, set[str]] = {}  # by name, the attributes that are read of it
     for node in nodes:
@@ -856,9 +860,7 @@ def forms_groups(raw: bytes) -> bool:
     """Return whether code makes its process one of a group, or hands on the function that does."""
     if not any(word in raw for word in GROUPING):
         return False
-    try:
-        nodes = [*ast.walk(ast.parse(raw))]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if (nodes := _nodes_of(raw)) is None:
         return True
     names = {node.name if isinstance(node, ast.alias) else last_name(node) for node in nodes}
     return any(word.decode() in names for word in GROUPING)
