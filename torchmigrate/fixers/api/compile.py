@@ -73,7 +73,7 @@ ELSEWHERE = {
     "Stream": ("npu", "mtia"), "stream": ("npu", "mtia"), "current_stream": ("mtia",), "Event": ("npu",),
     "device": ("npu", "mtia"), "device_guard": ("npu", "mtia"), "get_device_properties": ("xpu", "npu", "mtia"),
     "reset_peak_memory_stats": ("npu", "mtia"), "mem_get_info": ("npu",), "seed": ("npu", "mtia"),
-    "seed_all": ("npu", "mtia"),
+    "seed_all": ("npu", "mtia"), "double": ("xpu",),
 }  # fmt: skip
 _OUT = "call it outside the compiled function"
 
