@@ -33,14 +33,13 @@ _MOVES = ("cuda", "to")
 
 def float64(context: RuleContext) -> Iterator[Finding]:
     if isinstance(context.ref, ast.Attribute) and context.ref.attr in _MOVES:
-        places = doubles_moved(context.module).get(context.module.function(context.node), ())
-        at = context.module.span(context.call)[0] if context.call is not None else -1
-        if context.call is not None and names_device(context.call) and at in places:
+        if context.call is None or not names_device(context.call):
+            return
+        module, at = context.module, context.module.span(context.call)[0]
+        if at in doubles_moved(module).get(module.function(context.node), ()):
             yield context.note()
-        elif (
-            context.call is not None and names_device(context.call) and at in (handed := results_moved(context.module))
-        ):
-            yield context.note(_OF_NUMPY.format(handed[at]))
+        elif (line := results_moved(module).get(at)) is not None:
+            yield context.note(_OF_NUMPY.format(line))
     elif isinstance(context.ref, ast.Attribute) and context.ref.attr == "double":
         if context.call is not None and not context.call.args and moved(context.module, context.call):
             yield context.note()
