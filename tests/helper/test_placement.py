@@ -83,6 +83,27 @@ PLACES = {
         {"models/vgg.py": ("accel.py", "import accel"), "models/resnet.py": ("accel.py", "import accel")},
         [(".", "main.py")],
     ),
+    "a script that asks for a release of the package, beside one that runs with its files": (
+        {
+            "setup.py": "from setuptools import setup\nsetup(name='our-pkg', packages=['pkg'])\n",
+            "pkg/__init__.py": "",
+            "examples/old/train.py": "import pkg",
+            "examples/old/requirements.txt": "numpy\nOur_Pkg>=1.0  # the last one\n",
+            "examples/named/train.py": "from pkg import x",
+            "examples/named/requirement.txt": "pkg\n",
+            "examples/new/train.py": "import pkg",
+            "examples/new/requirements.txt": "git+https://example.org/our-pkg\nour-pkg @ git+https://example.org/our-pkg\n",
+            "examples/plain/train.py": "import pkg",
+            "requirements.txt": "our-pkg\n",
+        },
+        {
+            "examples/old/train.py": ("examples/old/accel.py", "import accel"),
+            "examples/named/train.py": ("examples/named/accel.py", "import accel"),
+            "examples/new/train.py": ("pkg/accel.py", "from pkg import accel"),
+            "examples/plain/train.py": ("pkg/accel.py", "from pkg import accel"),
+        },
+        [],
+    ),
     "a module that nobody imports, among those that import each other by name": (
         {
             "src/__init__.py": "",

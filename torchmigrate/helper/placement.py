@@ -15,7 +15,13 @@ from torchmigrate.base import system
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import CUDA, SEARCH_PATHS, Import, ImportIndex, Use
-from torchmigrate.project.packaging import ASIDE, installed_package, is_installed_itself, linked_folders
+from torchmigrate.project.packaging import (
+    ASIDE,
+    asks_for_release,
+    installed_package,
+    is_installed_itself,
+    linked_folders,
+)
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import HELPER, import_statement, spelled
 from torchmigrate.source.notebook import Notebook
@@ -116,6 +122,8 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
         own = [i for i in own if i.name != helper]  # what only stands in for the helper says nothing
     in_package = index.is_package(directory)
     foreign = _package_used(index, path, own, directory)
+    if foreign and _is_released(directory, *foreign):
+        return beside(path, helper)  # a release that is out has no helper
     if foreign and _is_installed(*foreign) and not installed_above(index, directory):
         return _absolute(index, *foreign, helper)
     if in_package and _is_relative(index, directory, own, uses):
@@ -146,6 +154,13 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
         if root and _defines(index, path) and not _has_scripts(index, directory, helper):
             return _absolute(index, root, system.dotted(path.removesuffix(".py"), root), helper)
     return beside(path, helper)
+
+
+def _is_released(directory: str, root: str, dotted: tuple[str, ...]) -> bool:
+    """Return whether a folder outside a package runs against a release of it, not against the files here."""
+    return not system.is_inside(directory, system.joined(root, dotted[0])) and asks_for_release(
+        directory, root, dotted[0]
+    )
 
 
 def _defines(index: ImportIndex, path: str) -> bool:

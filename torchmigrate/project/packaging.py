@@ -21,6 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
 from torchmigrate.base import file_io, system
 from torchmigrate.syntax.resolver import chain_of, last_name
 
@@ -101,6 +104,48 @@ def installed_package(root: str, dotted: Iterable[str]) -> str | None:
         if selection.holds(".".join(parts[:count])):
             return folder
     return None
+
+
+@cache
+def asks_for_release(folder: str, root: str, package: str) -> bool:
+    """Return whether a folder below `root` has a list of requirements that names a release of `root`'s own package.
+
+    The list lies there or in a folder between. One that fetches the package from a repository names no release.
+    """
+    homes = _homes(root)
+    names = {canonicalize_name(name) for name in (package, *filter(None, map(_distribution, homes)))}
+    while folder not in homes and system.is_inside(folder, homes[-1]):
+        if not names.isdisjoint(_releases(folder)):
+            return True
+        folder = os.path.dirname(folder)
+    return False
+
+
+@cache
+def _releases(folder: str) -> frozenset[str]:
+    """Return the normal names of the packages whose releases a folder's lists of requirements ask for."""
+    with suppress(OSError):
+        lists = [name for name in os.listdir(folder) if fnmatchcase(name, "requirement*.txt")]
+        return frozenset(_release(line) for name in lists for line in _text(folder, name).splitlines())
+    return frozenset()
+
+
+def _release(line: str) -> str:
+    """Return the normal name of the package whose release a line of requirements asks for, or ""."""
+    try:
+        asked = Requirement(line.partition(" #")[0].strip())
+    except InvalidRequirement:
+        return ""
+    return "" if asked.url else canonicalize_name(asked.name)
+
+
+def _distribution(folder: str) -> str:
+    """Return the name under which a folder's package is released, or "" where its files do not say so plainly."""
+    tables = _toml(folder)
+    named = _table(tables, "project").get("name") or _table(tables, "tool", "poetry").get("name")
+    named = named or _cfg(folder, "setup.cfg").get("metadata", "name", fallback="")
+    named = named or _constant(_given(folder).get("name"), _assigned(folder))
+    return named if isinstance(named, str) else ""
 
 
 def is_installed_itself(root: str, dotted: Iterable[str]) -> bool:
