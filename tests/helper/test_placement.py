@@ -83,6 +83,26 @@ PLACES = {
         {"models/vgg.py": ("accel.py", "import accel"), "models/resnet.py": ("accel.py", "import accel")},
         [(".", "main.py")],
     ),
+    "a script of a package that says nothing but where it looks for modules": (
+        {
+            "utils/__init__.py": "",
+            "utils/general.py": "from utils import plots",
+            "utils/plots.py": "",
+            "utils/aws/__init__.py": "",
+            "utils/aws/resume.py": "import sys\nsys.path.append('./')\nfor x in 'ab':\n    print(x)",
+            "utils/aws/known.py": "x = 1",
+            "train.py": "from utils.general import x",
+        },
+        {
+            "utils/aws/resume.py": (
+                "utils/aws/accel.py",
+                "try:\n    from . import accel\nexcept ImportError:  # run as a script\n    import accel",
+            ),
+            "utils/general.py": ("accel.py", "import accel"),
+            "utils/aws/known.py": ("accel.py", "import accel"),
+        },
+        [(".", "utils/aws/resume.py")],
+    ),
     "a script that asks for a release of the package, beside one that runs with its files": (
         {
             "setup.py": "from setuptools import setup\nsetup(name='our-pkg', packages=['pkg'])\n",

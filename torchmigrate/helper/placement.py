@@ -274,6 +274,7 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
     is_named = bool(installed) or top in index.tops
     if (
         runs_itself(index, path)
+        or any(index.holds(path, word) for word in SEARCH_PATHS)  # nobody imports what sets up its own imports
         or index.is_named_beside(path)
         or (directory in index.folders_of_scripts and not is_named)
     ):
