@@ -101,3 +101,34 @@ NETS = "import torch.nn as nn\nclass Net(nn.Module):\n    pass\ndef make():\n   
 def test_a_state_for_a_module_alone_needs_no_helper(nets: str, place: str, tmp_path: Path) -> None:
     done = texts_after(write_tree(tmp_path, {"main.py": LOAD, "nets.py": nets}))
     assert f'torch.load("a", map_location={place})' in done["main.py"]
+
+
+BUILT_WITH_CUDA = """import torch
+if torch.cuda.device_count() > 0:
+    from pkg import gpu
+
+
+def run(x):
+    if x.is_cuda:
+        return gpu.run(x)
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "is_left"),
+    [
+        ({}, True),
+        ({"pkg/gpu.py": ""}, False),
+        ({"pkg/__init__.py": "from . import cpu as gpu\n"}, False),
+        ({"pkg/__init__.py": "from .all_of_it import *\n"}, False),
+    ],
+    ids=["built", "a file", "a name of the package", "perhaps a name of the package"],
+)
+def test_a_test_stays_before_a_module_that_is_built_with_cuda_alone(
+    files: dict[str, str], is_left: bool, tmp_path: Path
+) -> None:
+    """Found in PyTorch-Encoding: `import encoding` failed on a Mac, where setup.py builds no `encoding.gpu`."""
+    whole = {"pkg/__init__.py": "", "pkg/ops.py": BUILT_WITH_CUDA, **files}
+    found = planned(write_tree(tmp_path, whole), "check")["pkg/ops.py"].findings  # type: ignore[union-attr]
+    assert [f.status is Status.LEFT for f in found if f.rule == "device/count"] == [is_left]

@@ -97,7 +97,9 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
         match up:
             case ast.UnaryOp(ast.Not()):
                 negated = not negated
-            case ast.Compare(left, [ast.Eq() | ast.Is()], [ast.Constant(False)]) if left is node:
+            case ast.Compare(left, [ast.Eq() | ast.Is()], [ast.Constant(0)]) if left is node:  # or False
+                negated = not negated
+            case ast.Compare(left, [ast.Lt()], [ast.Constant(int())]) if left is node:
                 negated = not negated
             case ast.BoolOp():
                 region.covered.append(module.span(up))
@@ -331,7 +333,9 @@ def _asked(test: ast.expr, polarity: bool = True) -> Iterator[tuple[str, ast.exp
         case ast.BoolOp(_, values):
             for value in values:
                 yield from _asked(value, polarity)
-        case ast.Compare(left, [ast.Eq() | ast.Is()], [ast.Constant(False)]):
+        case ast.Compare(left, [ast.Eq() | ast.Is()], [ast.Constant(0)]) | ast.Compare(
+            left, [ast.Lt()], [ast.Constant(int())]
+        ):
             yield from _asked(left, not polarity)
         case ast.Compare(left, [_], [_]):
             yield from _asked(left, polarity)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
@@ -58,14 +59,41 @@ def is_imported(module: SemanticModel) -> bool:
 
 
 def _imported_names(module: SemanticModel) -> set[str]:
-    """Return the names that the file imports from libraries for NVIDIA's devices alone, or from a compiled `*_cuda`."""
+    """Return the names that the file imports from libraries for NVIDIA's devices alone, or from a compiled `*_cuda`.
+
+    A module that is built on some machines alone counts, too.
+    """
     return {
         name
         for scope in module.scopes
         for name, bindings in scope.names.items()
         for b in bindings
-        if isinstance(b.node, (ast.Import, ast.ImportFrom)) and (_root(b) in CUDA_ONLY or name.endswith("_cuda"))
+        if isinstance(b.node, (ast.Import, ast.ImportFrom))
+        and (_root(b) in CUDA_ONLY or name.endswith("_cuda") or _is_built_apart(module, b))
     }
+
+
+def _is_built_apart(module: SemanticModel, binding: Binding) -> bool:
+    """Return whether an import behind a test, with no other branch, is of a module that a package here lacks.
+
+    `if torch.cuda.device_count() > 0: from encoding import gpu` is, where setup.py builds `encoding.gpu` with CUDA.
+    """
+    match module.parent(binding.node):
+        case ast.If(orelse=[]) if binding.local and binding.local[2]:
+            level, package, name = binding.local
+        case _:
+            return False
+    index = module.facts.index
+    home = index.find(str(module.path), level, package, name) or ""
+    if os.path.basename(home) != "__init__.py" or index.under(os.path.dirname(home), (name,)):
+        return False
+    return not _may_bind(index.read_or_nothing(home), name)
+
+
+@lru_cache(maxsize=256)
+def _may_bind(raw: bytes, name: str) -> bool:
+    """Return whether a package's own file may bind a name: it speaks of it, imports all of a module, or computes it."""
+    return any(word in raw for word in (name.encode(), b"import *", b"__getattr__", b"globals("))
 
 
 _MAY_BE_BOUND = re.compile(rb"_cuda|_forward|_backward|-gpu")  # a file without these has no such call

@@ -30,7 +30,18 @@ def count(context: RuleContext) -> Iterator[Finding]:
         if not is_guarded(context.module, context.call):
             yield context.replace(context.call, _AT_LEAST_ONE)
             return
-    yield context.rewrite("torch.cuda.device_count", "accel.device_count", context.ref) or context.note()
+    found = context.rewrite("torch.cuda.device_count", "accel.device_count", context.ref) or context.note()
+    yield replace(found, guards="choice") if _is_test(context) else found
+
+
+def _is_test(context: RuleContext) -> bool:
+    """Return whether code runs only with so many devices: `if torch.cuda.device_count() > 0`."""
+    match context.parent:
+        case ast.Compare(left, [ast.Gt() | ast.GtE() | ast.NotEq() | ast.Eq() | ast.Lt()], [ast.Constant(int())]):
+            return left is context.node
+        case ast.If(test) | ast.While(test) | ast.IfExp(test) | ast.Assert(test) | ast.UnaryOp(ast.Not(), test):
+            return test is context.node
+    return False
 
 
 def _is_device(context: RuleContext) -> bool:
