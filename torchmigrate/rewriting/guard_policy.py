@@ -77,6 +77,7 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
         for node, name, sibling in _for_cuda(block):
             yield module.span(node), _SIBLING.format(name, sibling)
     yield from _done_for_each(module)
+    yield from _of_old_torch(module)
     yield from _of_one_library(module)
     yield from _of_one_rank(module, findings)
     yield from _of_one_sum(module, findings)
@@ -92,8 +93,20 @@ _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
 _ONE_METHOD = "line {} stays bound to CUDA, in the same `cuda()`"
 _ONE_CALL = "line {} asks the same for the same call, and stays bound to CUDA"
 _ONE_QUESTION = "line {} asks the same in this function, and stays bound to CUDA"
+_OLD_TORCH = "it is for a torch without torch.accelerator (before 2.6), which is asked wherever it is there"
 _OF_NCCL = "it is about NCCL, which stays"
 _ONE_SUM = "it is calculated with what stays bound to CUDA (line {})"
+
+
+def _of_old_torch(module: SemanticModel) -> Iterator[tuple[Span, str]]:
+    """Yield what stands for `torch.accelerator` in a torch that has none, before 2.6, where the code asks for it."""
+    if b"accelerator" not in module.source.utf8:
+        return
+    for branch in (*_branches(module), *_choices(module)):
+        match branch.test:
+            case ast.Call(ast.Name("hasattr"), [ast.Name("torch"), ast.Constant("accelerator")]) if branch.orelse:
+                other = branch.orelse if isinstance(branch.orelse, list) else [branch.orelse]
+                yield (module.span(other[0])[0], module.span(other[-1])[1]), _OLD_TORCH
 
 
 def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
