@@ -228,6 +228,26 @@ def cuda_tensor(context: RuleContext) -> Iterator[Finding]:
         yield from _dense(context, f"torch.{dtype}")
 
 
+def cpu_type(context: RuleContext) -> Iterator[Finding]:
+    """Report `isinstance(x, torch.LongTensor)` in a project for CUDA: it is False where the tensor is on a device."""
+    module = context.module
+    test: ast.AST | None = type_test(module, context.ref)
+    if test is None or not module.facts.mentions_cuda:
+        return
+    while isinstance(up := module.parent(test), (ast.BoolOp, ast.UnaryOp)):
+        test = up
+    asks_devices = any(last_name(node) in _ASK_DEVICES for node in ast.walk(test)) or any(
+        (module.resolve(node) or "").startswith("torch.cuda.")
+        for node in ast.walk(test)
+        if isinstance(node, ast.Attribute)
+    )
+    if not asks_devices:
+        yield context.note()
+
+
+_ASK_DEVICES = ("tensor_type", "is_accelerated", "is_cuda", "device")
+
+
 def _dense(context: RuleContext, dtype: str) -> Iterator[Finding]:
     up = context.module.parent(context.ref)
     owner = up if isinstance(up, ast.Call) and up.func is not context.ref else None
