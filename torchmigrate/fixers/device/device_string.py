@@ -346,9 +346,14 @@ def argument(context: RuleContext, whole: ast.AST, outer: ast.AST, device: Devic
     module = context.module
     callee = module.resolve(call.func) or chain_of(call.func) or ""
     last = callee.rpartition(".")[2] or getattr(call.func, "attr", "")
-    if outer not in call.args or _OWN_RULES.match(callee):
+    if outer not in call.args:
         return
     position = call.args.index(outer)
+    if position == 0 and device.index is None and _is_chosen_autocast(module, call):
+        yield context.replace(whole, "accel.autocast_type()")
+        return
+    if _OWN_RULES.match(callee):
+        return
     moves = isinstance(call.func, ast.Attribute) and last in ("to", "to_empty")
     if callee == "torch.device":
         yield from _torch_device(context, whole, outer, device, call)
@@ -366,6 +371,24 @@ def argument(context: RuleContext, whole: ast.AST, outer: ast.AST, device: Devic
         yield replaced(context, whole, device, typed=False)
     else:
         yield replaced(context, whole, device, False, Safety.UNSAFE, "this argument may not be a device")
+
+
+def _is_chosen_autocast(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether a call is of a variable for autocast or what does nothing: `scope = autocast if amp else ...`.
+
+    What does nothing gives its argument back: `as` must not bind that.
+    """
+    found = module.scope(call).find(call.func.id) if isinstance(call.func, ast.Name) else None
+    item = module.parent(call)
+    if found is None or not isinstance(item, ast.withitem) or item.optional_vars is not None:
+        return False
+    values = [binding.value for binding in found[1]]
+    chosen = [arm for v in values for arm in ((v.body, v.orelse) if isinstance(v, ast.IfExp) else (v,))]
+    names = {module.resolve(arm, module.scope(call)) if arm is not None else None for arm in chosen}
+    return not names.isdisjoint(_AUTOCASTS) and names <= {*_AUTOCASTS, "contextlib.nullcontext"}
+
+
+_AUTOCASTS = ("torch.autocast", "torch.amp.autocast")
 
 
 def _torch_device(
