@@ -11,6 +11,7 @@ import pytest
 
 from torchmigrate.rewriting import notebook_results
 from torchmigrate.source.edits import Edit
+from torchmigrate.source.json_text import splice
 from torchmigrate.source.notebook import Notebook, UnreadableNotebook, split
 
 
@@ -205,6 +206,14 @@ def test_a_line_after_the_last_one_stays_in_its_cell(ending: str) -> None:
     after = book.source.utf8.index(b"torch") + len("torch\n")  # where the engine puts the import
     joined = book.join([Edit(after, after, "import accel\n")])
     assert sources(joined) == ["import torch\nimport accel" + ending, "x.cuda()"]
+
+
+@pytest.mark.parametrize("between", [",\n  ", ", "])
+def test_a_line_below_one_with_a_line_end_is_an_item_of_its_own(between: str) -> None:
+    """Found in yolov7's instance.ipynb: two lines of code stood in one string of the cell's array."""
+    raw = f'["import torch\\n"{between}"import cv2\\n"]'
+    assert splice(raw, [(24, 24, "import accel")], False) == raw.replace("]", f'{between}"import accel"]')
+    assert splice('"import cv2\\n"', [(11, 11, "import accel")], False) == '"import cv2\\nimport accel"'
 
 
 def test_deleting_a_last_line_does_not_reach_the_next_cell() -> None:

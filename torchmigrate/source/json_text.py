@@ -141,6 +141,8 @@ def _edit_tokens(tokens: Sequence[str], edits: Sequence[tuple[int, int, str]], s
         while at < len(tokens) and (offset < end or (end > start and isinstance(tokens[at], _Joint))):
             offset += not isinstance(tokens[at], _Joint)
             at += 1
+        if text and start == end and at == len(tokens) and tokens[-1:] == ["\\n"] and style.joint is not None:
+            yield style.joint  # a line after the last one, which ends with a line end
         yield from style.encode(text)
     yield from tokens[at:]
 
