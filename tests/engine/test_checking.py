@@ -837,6 +837,41 @@ def test_no_helper_comes_into_a_program_whose_devices_all_stay(tmp_path: Path, m
     assert any("line 4: this device stays CUDA's, and its program with it" in t for t in told) is is_left, told
 
 
+ITS_OWN_LADDER = """import torch
+import torch.distributed as dist
+def pick():
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+def setup(device_type, ranked=False):
+    assert device_type in ["cuda", "mps", "cpu"]
+    if ranked and device_type == "cuda":
+        device = torch.device("cuda", 0)
+        torch.cuda.set_device(device)
+        dist.init_process_group(backend="nccl", device_id=device)
+    else:
+        device = torch.device(device_type)
+    return device
+if __name__ == "__main__":
+    device_type = pick()
+    device = setup(device_type)
+    x = torch.ones(2, device=device)
+    torch.cuda.synchronize()
+    wait = torch.cuda.synchronize if device_type == "cuda" else lambda: None
+    wait()
+    print(x)
+"""
+
+
+def test_the_helper_comes_into_a_program_that_chooses_mps_itself(tmp_path: Path) -> None:
+    """Found in nanochat: a bare `torch.cuda.synchronize()` stayed for a device that only CUDA's branch makes."""
+    result = planned(write_tree(tmp_path, {"main.py": ITS_OWN_LADDER}))["main.py"]
+    assert isinstance(result, Changed)
+    after = result.after.decode()
+    assert "\n    accel.synchronize()\n" in after
+    assert 'wait = torch.cuda.synchronize if device_type == "cuda" else' in after, "only CUDA comes to this arm"
+
+
 def test_a_helper_call_stays_where_a_device_of_its_program_is_rewritten(tmp_path: Path) -> None:
     """One device of the program is held back, another one is not: what goes with it is rewritten, too."""
     text = HALF + "net = torch.nn.DataParallel(torch.nn.Linear(1, 1)).to(device)\n"

@@ -72,6 +72,9 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     for statement in module.scopes.statements:
         if isinstance(statement, ast.If) and next(iter(fixes.find(*module.span(statement))), None):
             yield from _kept_arm(module, statement, held, fixes)
+    for choice in _choices(module):
+        if fixes.find(*module.span(choice.body)) and (at := next(iter(held.find(*module.span(choice.test))), None)):
+            yield module.span(choice.body), _BOUND.format(module.source.position(at[0])[0])
     yield from ((span, _SCRIPTED) for span in _scripted(module))
     for block in _blocks_of_names(module):
         for node, name, sibling in _for_cuda(block):

@@ -16,7 +16,7 @@ from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS, walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
 from torchmigrate.worlds.compare import Fault, faults, known_of_original, pointless, told_in_tests
-from torchmigrate.worlds.observations import DEVICE, Observations, Place
+from torchmigrate.worlds.observations import DEVICE, Observations, Place, devices
 from torchmigrate.worlds.program import (
     NONE,
     Edits,
@@ -31,7 +31,7 @@ from torchmigrate.worlds.program import (
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
 from torchmigrate.worlds.truth import WORLDS, Setting, User, World
-from torchmigrate.worlds.values import Device
+from torchmigrate.worlds.values import Device, Unknown
 
 MOST_EDITS = 1_000_000  # of a file
 LARGEST_GROUP = 40  # files; in larger ones values are followed over direct imports only
@@ -348,9 +348,16 @@ class Check:
         files are not known.
         """
         places = [place for place, _ in before[WORLDS[0]].of(DEVICE)]
+        of_cuda = {
+            p
+            for p, there in before[WORLDS[0]].of(DEVICE)
+            if any(isinstance(d, Device) and d.type == "cuda" for d in devices(there))
+        }
         chosen = NONE.union(*(seen.edits(DEVICE, place) for seen in after.values() for place in places))
-        portable = {owners[n][0] for n in chosen if n in owners}
-        staying = self._staying.intersection(places).difference(*itertools.starmap(_own_choices, before.items()))
+        portable = {owners[n][0] for n in chosen if n in owners}  # files in which a program takes any accelerator
+        chosen_there = set().union(*itertools.starmap(_own_choices, before.items()))
+        portable |= {path for path, _ in chosen_there}
+        staying = self._staying.intersection(of_cuda)
         first = {place[0]: place for place in sorted(staying, reverse=True)}
         tests = {path for files in group.programs for path in files if self.facts.is_test(path)}
         is_divided = group.roots != group.paths
@@ -375,8 +382,12 @@ class Check:
 
 
 def _own_choices(world: World, seen: Observations) -> set[Place]:
-    """Return where the original takes the accelerator of a world that has not CUDA's."""
-    return {place for place, there in seen.of(DEVICE) if world.is_portable and Device(world.kind) in there}
+    """Return where the original takes the accelerator of a world that has not CUDA's, or what cannot be followed."""
+    return {
+        place
+        for place, there in seen.of(DEVICE)
+        if (world.is_portable and Device(world.kind) in there) or Unknown() in there
+    }
 
 
 def _users(relevance: Relevance) -> list[User]:
