@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +30,7 @@ from torchmigrate.worlds.program import (
 from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
 from torchmigrate.worlds.truth import WORLDS, Setting, User, World
-from torchmigrate.worlds.values import Device, Unknown
+from torchmigrate.worlds.values import Device, Unknown, Value
 
 MOST_EDITS = 1_000_000  # of a file
 LARGEST_GROUP = 40  # files; in larger ones values are followed over direct imports only
@@ -348,15 +347,10 @@ class Check:
         files are not known.
         """
         places = [place for place, _ in before[WORLDS[0]].of(DEVICE)]
-        of_cuda = {
-            p
-            for p, there in before[WORLDS[0]].of(DEVICE)
-            if any(isinstance(d, Device) and d.type == "cuda" for d in devices(there))
-        }
+        of_cuda = {place for place, there in before[WORLDS[0]].of(DEVICE) if _is_cudas(there)}
         chosen = NONE.union(*(seen.edits(DEVICE, place) for seen in after.values() for place in places))
         portable = {owners[n][0] for n in chosen if n in owners}  # files in which a program takes any accelerator
-        chosen_there = set().union(*itertools.starmap(_own_choices, before.items()))
-        portable |= {path for path, _ in chosen_there}
+        portable |= {path for world, seen in before.items() for path, _ in _own_choices(world, seen)}
         staying = self._staying.intersection(of_cuda)
         first = {place[0]: place for place in sorted(staying, reverse=True)}
         tests = {path for files in group.programs for path in files if self.facts.is_test(path)}
@@ -381,13 +375,14 @@ class Check:
         return f"{where}{line_of(self.facts.index, path, file.text, offset)}: {fault.words}"
 
 
+def _is_cudas(value: Value) -> bool:
+    """Return whether a value holds a device of CUDA's, and nothing that cannot be followed."""
+    return Unknown() not in value and any(isinstance(d, Device) and d.type == "cuda" for d in devices(value))
+
+
 def _own_choices(world: World, seen: Observations) -> set[Place]:
-    """Return where the original takes the accelerator of a world that has not CUDA's, or what cannot be followed."""
-    return {
-        place
-        for place, there in seen.of(DEVICE)
-        if (world.is_portable and Device(world.kind) in there) or Unknown() in there
-    }
+    """Return where the original takes the accelerator of a world that has not CUDA's."""
+    return {place for place, there in seen.of(DEVICE) if world.is_portable and Device(world.kind) in there}
 
 
 def _users(relevance: Relevance) -> list[User]:
