@@ -347,11 +347,11 @@ class Check:
         files are not known.
         """
         places = [place for place, _ in before[WORLDS[0]].of(DEVICE)]
-        of_cuda = {place for place, there in before[WORLDS[0]].of(DEVICE) if _is_cudas(there)}
+        of_cuda = {place: _is_cudas(there) for place, there in before[WORLDS[0]].of(DEVICE) if _may_be_cudas(there)}
         chosen = NONE.union(*(seen.edits(DEVICE, place) for seen in after.values() for place in places))
         portable = {owners[n][0] for n in chosen if n in owners}  # files in which a program takes any accelerator
         portable |= {path for world, seen in before.items() for path, _ in _own_choices(world, seen)}
-        staying = self._staying.intersection(of_cuda)
+        staying = self._staying & of_cuda.keys()
         first = {place[0]: place for place in sorted(staying, reverse=True)}
         tests = {path for files in group.programs for path in files if self.facts.is_test(path)}
         is_divided = group.roots != group.paths
@@ -363,7 +363,7 @@ class Check:
             stays = [first[each] for files in programs for each in sorted(files) if each in first]
             if stays and all(portable.isdisjoint(files) and first.keys() & files for files in programs):
                 place = first.get(path, stays[0])
-                yield Fault(frozenset({number}), WORLDS[0], place, "this device stays CUDA's, and its program with it")
+                yield Fault(frozenset({number}), WORLDS[0], place, _STAYS if of_cuda[place] else _IS_LOST)
 
     def _reason(self, fault: Fault, edited: str) -> str:
         """Return a fault in words, with its line, and with its file unless that is the edited one."""
@@ -375,9 +375,17 @@ class Check:
         return f"{where}{line_of(self.facts.index, path, file.text, offset)}: {fault.words}"
 
 
+_STAYS = "this device stays CUDA's, and its program with it"
+_IS_LOST = "this device cannot be followed, and its program stays on CUDA"
+
+
+def _may_be_cudas(value: Value) -> bool:
+    """Return whether a value may be a device of CUDA's: it is one, or cannot be followed."""
+    return Unknown() in value or _is_cudas(value)
+
+
 def _is_cudas(value: Value) -> bool:
-    """Return whether a value holds a device of CUDA's, and nothing that cannot be followed."""
-    return Unknown() not in value and any(isinstance(d, Device) and d.type == "cuda" for d in devices(value))
+    return any(isinstance(device, Device) and device.type == "cuda" for device in devices(value))
 
 
 def _own_choices(world: World, seen: Observations) -> set[Place]:
