@@ -132,3 +132,29 @@ def test_a_test_stays_before_a_module_that_is_built_with_cuda_alone(
     whole = {"pkg/__init__.py": "", "pkg/ops.py": BUILT_WITH_CUDA, **files}
     found = planned(write_tree(tmp_path, whole), "check")["pkg/ops.py"].findings  # type: ignore[union-attr]
     assert [f.status is Status.LEFT for f in found if f.rule == "device/count"] == [is_left]
+
+
+WEIGHTS = """import numpy as np
+import torch
+
+
+def weights(labels, n):
+    counts = np.bincount(labels, minlength=n){cast}
+    counts[counts == 0] = 1
+    counts = {made}
+    return torch.from_numpy(counts)
+"""
+TRAINS = "import numpy as np\nimport torch\nfrom made import weights\nw = weights(labels, 3).to(device)\nx = x.cuda()\n"
+
+
+@pytest.mark.parametrize(
+    ("made", "cast", "is_told"),
+    [("1 / counts", "", True), ("1 / counts", ".astype(np.float32)", False), ("counts * 2", "", False)],
+)
+def test_doubles_that_a_function_of_another_file_gives_are_told_where_they_move(
+    made: str, cast: str, is_told: bool, tmp_path: Path
+) -> None:
+    """Found in yolov7, whose class weights are float64: training on a Mac died, and nothing had said so."""
+    files = {"made.py": WEIGHTS.format(made=made, cast=cast), "train.py": TRAINS}
+    found = planned(write_tree(tmp_path, files), "check")["train.py"].findings  # type: ignore[union-attr]
+    assert ("hazard/float64" in {f.rule for f in found}) is is_told

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.resolver import last_name
-from torchmigrate.syntax.scope import Function, Scope, own_nodes
+from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, own_nodes
 from torchmigrate.torch_api.names import DOUBLES
 
 Given = list[tuple[ast.expr, ast.stmt]]  # values, each with the statement that assigns it
@@ -403,7 +404,44 @@ def _is_double(module: SemanticModel, node: ast.expr, statement: ast.stmt) -> bo
     match node:
         case ast.Call(func, [data], keywords) if module.resolve(func, scope) in _TAKES_ARRAYS:
             return not any(k.arg == "dtype" for k in keywords) and _is_double_array(module, data, statement)
+        case ast.Call(ast.Name(name)):
+            functions = [*_functions(module, name)]
+            return bool(functions) and all(map(_gives_doubles, functions))
     return False
+
+
+def _functions(module: SemanticModel, name: str) -> Iterator[Function]:
+    """Yield the functions that a name means, here or where the file imports it from, if they may take arrays."""
+    path = str(module.path)
+    bindings = module.scopes.module.names.get(name, ())
+    homes = {path if b.local is None else module.facts.index.find(path, *b.local) for b in bindings}
+    if not homes or not all(home and b"from_numpy" in module.facts.index.read_or_nothing(home) for home in homes):
+        return
+    for meaning in module.facts.hierarchy.meanings(Place(path, module.scopes.module), name):
+        if isinstance(meaning, Definition) and isinstance(meaning.node, FUNCTIONS):
+            yield meaning.node
+
+
+_COUNTS = ("bincount", "arange", "histogram")  # of numpy, with integers
+
+
+def _gives_doubles(function: Function) -> bool:
+    """Return whether a function gives back what it counts with NumPy and then divides, which makes float64."""
+    given, counted, divided, cast = set[str](), set[str](), set[str](), set[str]()
+    for node in ast.walk(function):
+        match node:
+            case ast.Return(ast.Call(ast.Attribute(attr="from_numpy"), [ast.Name(name)])):
+                given.add(name)
+            case ast.Assign(
+                [ast.Name(name)], ast.Call(ast.Attribute(ast.Name("np" | "numpy"), made), keywords=keywords)
+            ):
+                if made in _COUNTS and not any(k.arg == "dtype" for k in keywords):
+                    counted.add(name)
+            case ast.Assign([ast.Name(name)], ast.BinOp(_, ast.Div())) | ast.AugAssign(ast.Name(name), ast.Div()):
+                divided.add(name)
+            case ast.Attribute(ast.Name(name), "astype"):
+                cast.add(name)
+    return bool(given) and given <= (counted & divided) - cast
 
 
 def _is_numpy_double(module: SemanticModel, kind: ast.expr, statement: ast.stmt) -> bool:
