@@ -122,7 +122,7 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
         own = [i for i in own if i.name != helper]  # what only stands in for the helper says nothing
     in_package = index.is_package(directory)
     foreign = _package_used(index, path, own, directory)
-    if foreign and _is_released(directory, *foreign):
+    if foreign and asks_for_release(directory, foreign[0], foreign[1][0]):
         return beside(path, helper)  # a release that is out has no helper
     if foreign and _is_installed(*foreign) and not installed_above(index, directory):
         return _absolute(index, *foreign, helper)
@@ -154,13 +154,6 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
         if root and _defines(index, path) and not _has_scripts(index, directory, helper):
             return _absolute(index, root, system.dotted(path.removesuffix(".py"), root), helper)
     return beside(path, helper)
-
-
-def _is_released(directory: str, root: str, dotted: tuple[str, ...]) -> bool:
-    """Return whether a folder outside a package runs against a release of it, not against the files here."""
-    return not system.is_inside(directory, system.joined(root, dotted[0])) and asks_for_release(
-        directory, root, dotted[0]
-    )
 
 
 def _defines(index: ImportIndex, path: str) -> bool:

@@ -24,7 +24,8 @@ from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
 BACKENDS = b"nccl", b"NCCL", b"dist_backend"
 EXTENSION = b"cpp_extension"  # a file with it builds operators, or loads them
-DOUBLE = b".double(", b"from_numpy("  # a file with one of these may make float64
+FROM_NUMPY = b"from_numpy("
+DOUBLE = b".double(", FROM_NUMPY  # a file with one of these may make float64
 MOCKS = b"mock", b"monkeypatch"  # a file with one of these may replace functions of torch's in a test
 SEARCH_PATHS = b"sys.path", b"sys import"  # a file with one of these may change where imports are looked for
 COMPUTED_NAMES = b"import_module", b"__import__", b"hydra.utils", b"pydoc"  # may import what no statement names

@@ -108,10 +108,12 @@ def installed_package(root: str, dotted: Iterable[str]) -> str | None:
 
 @cache
 def asks_for_release(folder: str, root: str, package: str) -> bool:
-    """Return whether a folder below `root` has a list of requirements that names a release of `root`'s own package.
+    """Return whether a folder below `root`, outside its package, has a list of requirements that names a release of it.
 
     The list lies there or in a folder between. One that fetches the package from a repository names no release.
     """
+    if system.is_inside(folder, system.joined(root, package)):
+        return False
     homes = _homes(root)
     names = {canonicalize_name(name) for name in (package, *filter(None, map(_distribution, homes)))}
     while folder not in homes and system.is_inside(folder, homes[-1]):
@@ -133,7 +135,7 @@ def _releases(folder: str) -> frozenset[str]:
 def _release(line: str) -> str:
     """Return the normal name of the package whose release a line of requirements asks for, or ""."""
     try:
-        asked = Requirement(line.partition(" #")[0].strip())
+        asked = Requirement(_without_comment(line))
     except InvalidRequirement:
         return ""
     return "" if asked.url else canonicalize_name(asked.name)
@@ -688,12 +690,16 @@ def _of_requirements(root: Path, path: Path, seen: set[Path]) -> Iterator[_State
         return
     seen.add(path)
     for number, line in enumerate(_text_of_file(path).splitlines(), 1):
-        code = re.sub(r"(^|\s)#.*", "", line).strip()
+        code = _without_comment(line)
         if code.startswith("-"):
             for included in _included(code):
                 yield from _of_requirements(root, path.parent / included, seen)
         elif floor := _floor(code):
             yield _Stated(floor, path.relative_to(root).as_posix(), number)
+
+
+def _without_comment(line: str) -> str:
+    return re.sub(r"(^|\s)#.*", "", line).strip()
 
 
 def _included(line: str) -> Iterator[str]:

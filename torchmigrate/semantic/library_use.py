@@ -87,13 +87,9 @@ def _is_built_apart(module: SemanticModel, binding: Binding) -> bool:
     home = index.find(str(module.path), level, package, name) or ""
     if os.path.basename(home) != "__init__.py" or index.under(os.path.dirname(home), (name,)):
         return False
-    return not _may_bind(index.read_or_nothing(home), name)
-
-
-@lru_cache(maxsize=256)
-def _may_bind(raw: bytes, name: str) -> bool:
-    """Return whether a package's own file may bind a name: it speaks of it, imports all of a module, or computes it."""
-    return any(word in raw for word in (name.encode(), b"import *", b"__getattr__", b"globals("))
+    may_bind = name.encode(), b"import *", b"__getattr__", b"globals("
+    raw = index.read_or_nothing(home)
+    return not any(word in raw for word in may_bind)
 
 
 _MAY_BE_BOUND = re.compile(rb"_cuda|_forward|_backward|-gpu")  # a file without these has no such call

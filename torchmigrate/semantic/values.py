@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchmigrate.project.class_hierarchy import Definition, Place
+from torchmigrate.project.import_graph import FROM_NUMPY
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, own_nodes
@@ -415,7 +416,8 @@ def _functions(module: SemanticModel, name: str) -> Iterator[Function]:
     path = str(module.path)
     bindings = module.scopes.module.names.get(name, ())
     homes = {path if b.local is None else module.facts.index.find(path, *b.local) for b in bindings}
-    if not homes or not all(home and b"from_numpy" in module.facts.index.read_or_nothing(home) for home in homes):
+    index = module.facts.index
+    if not all(home in index.files and index.holds(home, FROM_NUMPY) for home in homes):
         return
     for meaning in module.facts.hierarchy.meanings(Place(path, module.scopes.module), name):
         if isinstance(meaning, Definition) and isinstance(meaning.node, FUNCTIONS):

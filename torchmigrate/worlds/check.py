@@ -15,7 +15,7 @@ from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS, walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
 from torchmigrate.worlds.compare import Fault, faults, known_of_original, pointless, told_in_tests
-from torchmigrate.worlds.observations import DEVICE, Observations, Place, devices
+from torchmigrate.worlds.observations import DEVICE, Observations, Place, devices, is_cuda
 from torchmigrate.worlds.program import (
     NONE,
     Edits,
@@ -346,12 +346,11 @@ class Check:
         another accelerator itself. Each test is a program of its own, and of a divided group the other programs of its
         files are not known.
         """
-        places = [place for place, _ in before[WORLDS[0]].of(DEVICE)]
-        of_cuda = {place: _is_cudas(there) for place, there in before[WORLDS[0]].of(DEVICE) if _may_be_cudas(there)}
+        places = dict(before[WORLDS[0]].of(DEVICE))
         chosen = NONE.union(*(seen.edits(DEVICE, place) for seen in after.values() for place in places))
         portable = {owners[n][0] for n in chosen if n in owners}  # files in which a program takes any accelerator
         portable |= {path for world, seen in before.items() for path, _ in _own_choices(world, seen)}
-        staying = self._staying & of_cuda.keys()
+        staying = {place for place in self._staying & places.keys() if _may_be_cudas(places[place])}
         first = {place[0]: place for place in sorted(staying, reverse=True)}
         tests = {path for files in group.programs for path in files if self.facts.is_test(path)}
         is_divided = group.roots != group.paths
@@ -363,7 +362,9 @@ class Check:
             stays = [first[each] for files in programs for each in sorted(files) if each in first]
             if stays and all(portable.isdisjoint(files) and first.keys() & files for files in programs):
                 place = first.get(path, stays[0])
-                yield Fault(frozenset({number}), WORLDS[0], place, _STAYS if of_cuda[place] else _IS_LOST)
+                yield Fault(
+                    frozenset({number}), WORLDS[0], place, _STAYS if is_cuda(devices(places[place])) else _IS_LOST
+                )
 
     def _reason(self, fault: Fault, edited: str) -> str:
         """Return a fault in words, with its line, and with its file unless that is the edited one."""
@@ -380,12 +381,8 @@ _IS_LOST = "this device cannot be followed, and its program stays on CUDA"
 
 
 def _may_be_cudas(value: Value) -> bool:
-    """Return whether a value may be a device of CUDA's: it is one, or cannot be followed."""
-    return Unknown() in value or _is_cudas(value)
-
-
-def _is_cudas(value: Value) -> bool:
-    return any(isinstance(device, Device) and device.type == "cuda" for device in devices(value))
+    """Return whether a value may be a device of CUDA's: it names one, or cannot be followed."""
+    return Unknown() in value or is_cuda(devices(value))
 
 
 def _own_choices(world: World, seen: Observations) -> set[Place]:

@@ -39,6 +39,7 @@ from torchmigrate.worlds.observations import (
     Observations,
     Place,
     device_of,
+    is_cuda,
 )
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.truth import WORLDS, World
@@ -311,7 +312,7 @@ def _deaths(
     past = [*_behind_deaths(old, new), *_other_branches(old, new)]
     for kind in (DEATH, DEVICE, KEPT):
         for place, value in new.of(kind):
-            if world.kind == "cuda" or (kind != DEATH and not _is_cuda(value)):
+            if world.kind == "cuda" or (kind != DEATH and not is_cuda(value)):
                 continue
             before = old.get(kind, place)
             key = kind, place
@@ -319,9 +320,9 @@ def _deaths(
                 key in was and key not in now for was, now in _only_assumed(old, new)
             )
             loses_fallback = before is not None and not _all_cuda(before) and _all_cuda(value)
-            if before is not None and (kind == DEATH or _is_cuda(before)) and not (comes_to_run or loses_fallback):
+            if before is not None and (kind == DEATH or is_cuda(before)) and not (comes_to_run or loses_fallback):
                 continue
-            if (before is None or not _is_cuda(before)) and any(_is_between(place, s, end) for s, end in past):
+            if (before is None or not is_cuda(before)) and any(_is_between(place, s, end) for s, end in past):
                 continue
             if before is not None and Unknown() in before and Unknown("other") in value:
                 continue  # a test told apart what is not known either way
@@ -375,10 +376,6 @@ def _only_assumed(old: Observations, new: Observations) -> Iterator[tuple[set[Ke
 
 def _all_cuda(value: Value) -> bool:
     return bool(value) and all(isinstance(atom, Device) and atom.type == "cuda" for atom in value)
-
-
-def _is_cuda(value: Value) -> bool:
-    return any(isinstance(atom, Device) and atom.type == "cuda" for atom in value)
 
 
 def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
@@ -772,7 +769,7 @@ def _dying_by_choice(
         if ((DEVICE, place) in old.certain or _follows(place, test, old.doubts.get((DEVICE, place)), leading))
         and place not in old.caught
         and place not in old.made
-        and (_is_cuda(value) if has_choice or _open(value) else _all_cuda(value))
+        and (is_cuda(value) if has_choice or _open(value) else _all_cuda(value))
         and not edits.isdisjoint(new.edits(DEVICE, place))
     )
 

@@ -208,6 +208,11 @@ def devices(value: Value) -> Value:
 _TYPES = frozenset((*types_of("setting"), "meta"))
 
 
+def is_cuda(value: Value) -> bool:
+    """Return whether a value may be a device of CUDA's; `devices` gives those that it names."""
+    return any(isinstance(atom, Device) and atom.type == "cuda" for atom in value)
+
+
 def device_of(atom: object) -> Device | None:
     """Return the device that a text or a device names, or None."""
     if isinstance(atom, Device):

@@ -24,6 +24,7 @@ from torchmigrate.worlds.observations import (
     Entry,
     Place,
     devices,
+    is_cuda,
 )
 from torchmigrate.worlds.program import (
     NONE,
@@ -44,7 +45,6 @@ from torchmigrate.worlds.truth import CASTS, Setting, World
 from torchmigrate.worlds.values import (
     NOTHING,
     UNKNOWN,
-    Device,
     Instance,
     Module,
     Named,
@@ -498,7 +498,7 @@ class Statements(Expressions):
     def _keeps(self, value: Value, node: ast.expr, state: State, frame: Frame) -> None:
         """Note a device of CUDA that is stored or returned where there is no CUDA."""
         kept = devices(value)
-        if any(isinstance(a, Device) and a.type == "cuda" for a in kept) and not self.ask(World.is_cuda):
+        if is_cuda(kept) and not self.ask(World.is_cuda):
             self.seen.add(KEPT, self.place(node, frame), kept, state.path)
 
     def _annotated(self, node: ast.AnnAssign, state: State, frame: Frame) -> State | None:

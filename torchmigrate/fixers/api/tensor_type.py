@@ -236,12 +236,8 @@ def cpu_type(context: RuleContext) -> Iterator[Finding]:
         return
     while isinstance(up := module.parent(test), (ast.BoolOp, ast.UnaryOp)):
         test = up
-    asks_devices = any(last_name(node) in _ASK_DEVICES for node in ast.walk(test)) or any(
-        (module.resolve(node) or "").startswith("torch.cuda.")
-        for node in ast.walk(test)
-        if isinstance(node, ast.Attribute)
-    )
-    if not asks_devices:
+    parts = [node for node in ast.walk(test) if isinstance(node, (ast.Attribute, ast.Name))]
+    if not any(last_name(p) in _ASK_DEVICES or (module.resolve(p) or "").startswith("torch.cuda.") for p in parts):
         yield context.note()
 
 
