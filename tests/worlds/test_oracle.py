@@ -50,6 +50,22 @@ def test_plain_programs_keep_their_decisions_and_reach_mps(seed: int, first: int
     assert broken(seed, first, end, plain=True) == []
 
 
+@pytest.mark.parametrize(
+    ("seed", "plain"),
+    [
+        (61006183969, False),  # a line that was broken, beside a ladder of the project's own
+        (72020216798, False),  # the CPU with a number, and without
+        (72000216894, False),  # a refusal, without the choice behind it
+        (71015213576, True),  # a device in a list, in a pair, in a tuple
+        (72017216768, True),
+        (75005225543, True),
+        (71029213473, True),  # arguments that are forwarded in order
+    ],
+)
+def test_a_program_that_broke_once(seed: int, plain: bool) -> None:
+    assert oracle.judge_seed(seed, plain)["faults"] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("world", ["cpu", "xpu"])
 def test_the_fake_torch_answers_as_the_real_one(world: str) -> None:

@@ -321,7 +321,7 @@ class Check:
     ) -> Iterator[Fault]:
         """Yield the edits that only CUDA comes to use, each with all of its function that no other world uses.
 
-        An edit that only deletes stays: no value tells whether a world uses it.
+        An edit that only deletes, or breaks a line, stays: no value tells whether a world uses it.
         """
         for fault in alone:
             path, offset = fault.place
@@ -329,7 +329,7 @@ class Check:
             spans = [file.span(info.node) for info in file.functions] if file is not None else []
             start, end = max((span for span in spans if span[0] <= offset < span[1]), default=(0, MOST_EDITS))
             here = {n: edit for n, (p, edit) in owners.items() if p == path and start <= edit.start <= end}
-            beside = {n for n, edit in here.items() if edit.end <= end and edit.text}
+            beside = {n for n, edit in here.items() if edit.end <= end and edit.text.strip()}
             whole = fault.edits | (beside - used if start else frozenset())
             yield Fault(whole, fault.world, fault.place, fault.words)
 

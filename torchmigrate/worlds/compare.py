@@ -139,6 +139,7 @@ def faults(
         yield from _under_default(world, old, new, original)
         yield from _asked(world, old, new, original, dying)
         yield from _lifted(world, old, new, original)
+        yield from _lifted_alone(world, old, new, original)
     else:
         yield from _devices(world, old, new)
         yield from _cast_on_cpu(world, old, new)
@@ -617,13 +618,32 @@ def _asked(world: World, old: Observations, new: Observations, original: Origina
 
 def _lifted(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
     """Yield tests that would no longer refuse a device in programs that die of CUDA all the same, and later."""
-    dying = _dying(new).files
+    dead = _dying(new)
+    dying = dead.files | dead.tests
     for place, value in new.of(BRANCH) if dying else ():
         before, refuses = old.get(BRANCH, place), Const(True, bool)
         if before is None or not new.told.get((BRANCH, place)) or refuses not in before or refuses in value:
             continue
         if (edits := new.edits(BRANCH, place)) and any(original.together(place[0], path) for path in dying):
             yield Fault(edits, world, place, f"this would no longer refuse {world.title}, and the program dies later")
+
+
+def _lifted_alone(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
+    """Yield refusals that would be gone while the device that their function chooses behind them stays CUDA's."""
+    gone = [place for place, _ in old.of(REFUSAL) if new.get(REFUSAL, place) is None]
+    spans = [entry.span for entry in new.entries.values()] if gone else []
+    for refusal in gone:
+        around = [(refusal, end) for start, end in spans if _is_between(refusal, start, end)]
+        inner = min(around, key=lambda span: span[1], default=None)
+        if inner is None:
+            continue
+        here = [place for place, _ in original.cuda.of(DEVICE) if _is_between(place, *inner)]
+        chosen = [place for place in here if "cuda" in _types(original.cuda.found[DEVICE, place])]
+        now = {place: _types(new.get(DEVICE, place) or NOTHING) for place in chosen}
+        if chosen and all(kinds == {"cpu"} for kinds in now.values()):
+            edits = NONE.union(*(new.paths[DEVICE, place] for place in chosen))
+            if edits:
+                yield Fault(edits, world, chosen[0], f"this device stays the CPU where {world.title} was refused")
 
 
 def known_of_original(
@@ -666,6 +686,8 @@ def _devices(world: World, old: Observations, new: Observations) -> Iterator[Fau
             continue  # it died, or was about to
         if now - chosen and not _open(before):
             yield Fault(edits, world, place, f"{_listed(now)} instead of {_listed(chosen)} on {world.title}")
+        elif world.kind != "cuda" and _gets_index(before, value):
+            yield Fault(edits, world, place, f"the CPU would have a number on {world.title}")
 
 
 def _open(value: Value) -> bool:

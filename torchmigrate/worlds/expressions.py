@@ -777,11 +777,12 @@ class Expressions(External):
     def _spread_arguments(self, node: ast.Call, args: list[Value]) -> list[Value]:
         found: list[Value] = []
         for given, value in zip(node.args, args, strict=True):
-            items = [a for a in value if isinstance(a, Items)]
+            counts = {len(a.items) if isinstance(a, Items) else None for a in value}
+            count = counts.pop() if len(counts) == 1 else None
             if not isinstance(given, ast.Starred):
                 found.append(value)
-            elif len(items) == len(value.atoms) == 1:
-                found += items[0].items
+            elif count is not None:
+                found += [self._unpacked(value, at, count) for at in range(count)]
             else:
                 found.append(self.element(value))
         return found

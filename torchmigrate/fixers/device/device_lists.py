@@ -21,7 +21,7 @@ from torchmigrate.torch_api.libraries import knows_cuda_alone
 
 _LISTS = (ast.List, ast.Tuple, ast.Set, ast.Starred, ast.BinOp)
 _MAPPED = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
-_ADDS = ("append", "extend", "insert", "add")
+ADDS = ("append", "extend", "insert", "add")
 _ASKS = ("torch.cuda.is_available", "torch.cuda.device_count")
 _ASKS_HELPER = ("is_available", "device_count", "is_usable")
 
@@ -186,7 +186,7 @@ def is_parameter(module: SemanticModel, node: ast.AST | None) -> bool:
 def added(module: SemanticModel, call: ast.Call, given: Collection[str]) -> bool:
     """Return whether a call adds to a list of devices: `devices.append("cuda")`; `given` names other such lists."""
     func = call.func
-    if not isinstance(func, ast.Attribute) or func.attr not in _ADDS:
+    if not isinstance(func, ast.Attribute) or func.attr not in ADDS:
         return False
     name = last_name(func.value)
     return bool(DEVICE_NAME.search(name)) or (isinstance(func.value, ast.Name) and name in given)

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from torchmigrate.diagnostics.finding import Finding, Fix, Safety
 from torchmigrate.fixers.context import RuleContext
@@ -613,19 +614,69 @@ def _flows_to_device(context: RuleContext, name: str) -> bool:
 def _given_as_devices(module: SemanticModel) -> set[str]:
     """Return the names and attributes given where a device is taken: `args`, `mode` of `x.to(args.mode)`.
 
-    Of a variable that is given there, so are the names and functions that it gets its value from.
+    Of a variable that is given there, or of an item of it, so are the names and functions that it gets its value from.
     """
     values = [value for node in module.nodes for value in _taken_as_device(node)]
-    given: dict[str, list[str]] = {}  # by variable, the names of what is assigned to it
+    given: dict[str, list[ast.expr]] = {}  # by variable or attribute, what is assigned or added to it
     for statement in module.scopes.statements:
-        if isinstance(statement, ast.Assign):
-            sources = [last_name(getattr(source, "func", source)) for source in _alternatives(statement.value)]
-            for target in (t for t in statement.targets if isinstance(t, ast.Name)):
-                given.setdefault(target.id, []).extend(sources)
-    variables = [inner.id for value in values for inner in _alternatives(value) if isinstance(inner, ast.Name)]
-    called = {last_name(value.func) for value in values if isinstance(value, ast.Call)}
-    found = called.union(reached(variables, lambda name: given.get(name, ())))
-    return found.union(*((leading_chain(value) or "").split(".") for value in values)) - {""}
+        for target, value in _gives(statement):
+            given.setdefault(last_name(target), []).append(value)
+
+    def sources(read: _Read) -> list[_Read]:
+        return [
+            source for value in given.get(read.name, ()) for item in _picked(value, read) for source in _reads(item)
+        ]
+
+    names = {read.name for read in reached((read for value in values for read in _reads(value)), sources)}
+    return names.union(*((leading_chain(value) or "").split(".") for value in values)) - {""}
+
+
+class _Read(NamedTuple):
+    """A read of a variable, an attribute or what a function returns, or of an item of it; None stands for any item."""
+
+    name: str
+    is_item: bool = False
+    key: object = None
+
+
+def _reads(value: ast.expr) -> list[_Read]:
+    """Return the reads of which one is what a value gives."""
+    found = []
+    for inner in _alternatives(value):
+        if isinstance(inner, ast.Subscript):
+            key = inner.slice.value if isinstance(inner.slice, ast.Constant) else None
+            found.append(_Read(last_name(inner.value), True, key))
+        else:
+            found.append(_Read(last_name(getattr(inner, "func", inner))))
+    return found
+
+
+def _gives(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
+    """Return the pairs (variable, value) of an assignment, or of a call that adds to a list."""
+    match statement:
+        case ast.Assign(targets, value):
+            return [(target, value) for target in targets if isinstance(target, (ast.Name, ast.Attribute))]
+        case ast.Expr(ast.Call(ast.Attribute(variable, name), args)) if name in device_lists.ADDS:
+            return [(variable, ast.Set(args))]  # at any place in it
+    return []
+
+
+def _picked(value: ast.expr, read: _Read) -> list[ast.expr]:
+    """Return what a read of a variable with this value gives: the value, or the items of it that it may be."""
+    if not read.is_item:
+        return [value]
+    match value:
+        case ast.Tuple(elts) | ast.List(elts) if isinstance(read.key, int):
+            return elts[read.key : read.key + 1 or None]
+        case ast.Tuple(elts) | ast.List(elts) | ast.Set(elts):
+            return elts
+        case ast.Dict(keys, items):
+            pairs = [*zip(keys, items, strict=True)]
+        case ast.DictComp(ast.Name(), ast.Name(), [ast.comprehension(_, ast.Tuple(listed) | ast.List(listed))]):
+            pairs = [(each.elts[0], each.elts[-1]) for each in listed if isinstance(each, ast.Tuple) and each.elts]
+        case _:
+            return []
+    return [v for k, v in pairs if read.key is None or not isinstance(k, ast.Constant) or k.value == read.key]
 
 
 def _alternatives(value: ast.expr) -> list[ast.expr]:
