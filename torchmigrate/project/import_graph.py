@@ -7,11 +7,10 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
 from torchmigrate.base import file_io, system
 from torchmigrate.config.settings import Settings
@@ -20,8 +19,6 @@ from torchmigrate.source.encoding import helper_hidden
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import children, tree_of, walk
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
-
-Node = TypeVar("Node", bound=Hashable)
 
 # words that `process_facts` and others look for in all files
 SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
@@ -85,14 +82,11 @@ class Components:
         self._homes[self.find(path)] = self.find(other)
 
 
-def reached(starts: Iterable[Node], onward: Callable[[Node], Iterable[Node]]) -> list[Node]:
-    """Return the files, or nodes of another graph, to which some lead, directly or not, these included.
-
-    Each is there once, in the order of a walk.
-    """
+def reached(starts: Iterable[str], onward: Callable[[str], Iterable[str]]) -> list[str]:
+    """Return the files to which others lead, directly or not, these included: each once, in the order of a walk."""
     todo = [*dict.fromkeys(starts)]
     seen = set(todo)
-    found: list[Node] = []
+    found: list[str] = []
     while todo:
         found.append(todo.pop())
         fresh = [path for path in dict.fromkeys(onward(found[-1])) if path not in seen]

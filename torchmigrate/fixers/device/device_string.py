@@ -18,7 +18,6 @@ from torchmigrate.fixers.device import device_defaults, device_lists
 from torchmigrate.fixers.device.device_defaults import CLOSED, is_closed
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.helper_parts import device_position
-from torchmigrate.project.import_graph import reached
 from torchmigrate.semantic.device_expr import (
     DEVICE_NAME,
     Device,
@@ -622,12 +621,15 @@ def _given_as_devices(module: SemanticModel) -> set[str]:
         for target, value in _gives(statement):
             given.setdefault(last_name(target), []).append(value)
 
-    def sources(read: _Read) -> list[_Read]:
-        return [
-            source for value in given.get(read.name, ()) for item in _picked(value, read) for source in _reads(item)
-        ]
-
-    names = {read.name for read in reached((read for value in values for read in _reads(value)), sources)}
+    todo = [read for value in values for read in _reads(value)]
+    found = set(todo)
+    while todo:
+        read = todo.pop()
+        items = (item for value in given.get(read.name, ()) for item in _picked(value, read))
+        fresh = {source for item in items for source in _reads(item)} - found
+        found |= fresh
+        todo += fresh
+    names = {read.name for read in found}
     return names.union(*((leading_chain(value) or "").split(".") for value in values)) - {""}
 
 
