@@ -142,7 +142,7 @@ def faults(
         yield from _lifted_alone(world, old, new, original)
     else:
         yield from _devices(world, old, new)
-        yield from _cast_on_cpu(world, old, new)
+        yield from _cast_on_cpu(world, old, new, original)
         yield from _branches(world, old, new, original, dying)
 
 
@@ -270,12 +270,17 @@ def _unscaled(world: World, old: Observations, new: Observations, original: Orig
             yield Fault(edits, world, place, words)
 
 
-def _cast_on_cpu(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
-    """Yield mixed precision for CUDA, which is off where there is none, and would be the CPU's, and on."""
+def _cast_on_cpu(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
+    """Yield mixed precision for CUDA, which is off where there is none, and would be the CPU's, and on.
+
+    Where the same device dies without CUDA, nothing was computed on the CPU before.
+    """
     for place, value in new.of(CAST):
         before = old.get(CAST, place)
         comes = before is not None and "cpu" in _types(value) and "cpu" not in _types(before)
-        if comes and (edits := new.edits(CAST, place)):
+        if not comes or not (edits := new.edits(CAST, place)):
+            continue
+        if not original.all_end(place[0], _dying_by_choice(old, new, edits, (CAST, place), original.has_choice)):
             yield Fault(edits, world, place, f"the CPU would compute in mixed precision on {world.title}")
 
 
@@ -715,7 +720,7 @@ def _branches(world: World, old: Observations, new: Observations, original: Orig
         if world.kind != "cuda" and set(value) < set(before):  # whoever made the test come out otherwise dies
             lost = set(before) - set(value)
             if all(_only_dies(old, place, atom) for atom in lost) or original.all_end(
-                place[0], _dying_by_choice(old, new, edits, place, original.has_choice)
+                place[0], _dying_by_choice(old, new, edits, (BRANCH, place), original.has_choice)
             ):
                 continue
         words = old.told.get((BRANCH, place), "")
@@ -777,18 +782,16 @@ def _only_dies(seen: Observations, place: Place, outcome: Atom) -> bool:
     return bool(ends) and None not in ends and ends.isdisjoint(seen.caught)
 
 
-def _dying_by_choice(
-    old: Observations, new: Observations, edits: Edits, test: Place, has_choice: bool
-) -> frozenset[str]:
+def _dying_by_choice(old: Observations, new: Observations, edits: Edits, key: Key, has_choice: bool) -> frozenset[str]:
     """Return the files that are about to die where a user's choice, which these edits decide, falls on CUDA.
 
-    They certainly are, or whoever comes to this test is. A user without a choice only dies where all comes to CUDA.
+    They certainly are, or whoever comes to the place of this key is. A user without a choice only dies where all comes to CUDA.
     """
-    leading = old.doubts.get((BRANCH, test), NO_DOUBT)
+    leading = old.doubts.get(key, NO_DOUBT)
     return frozenset(
         place[0]
         for place, value in old.of(DEVICE)
-        if ((DEVICE, place) in old.certain or _follows(place, test, old.doubts.get((DEVICE, place)), leading))
+        if ((DEVICE, place) in old.certain or _follows(place, key[1], old.doubts.get((DEVICE, place)), leading))
         and place not in old.caught
         and place not in old.made
         and (is_cuda(value) if has_choice or _open(value) else _all_cuda(value))

@@ -204,13 +204,13 @@ def _lazy(context: RuleContext, function: Function, whole: ast.AST, name: str, d
     newline = module.source.newline
     of_amp, others = _of_amp(module, function, name)
     named = device.as_device if typed else device.as_type
-    value = spell(named if device.index is not None or not of_amp else of_amp, spelled(module))
+    value = spell(named if device.index is not None or not of_amp or others else of_amp, spelled(module))
     text = f"{indent}if {name} is None:{newline}{indent}{step}{name} = {value}{newline}"
     if isinstance(first, (*FUNCTIONS, ast.ClassDef)):
         text += newline  # formatters want a blank line above a nested definition
     start, end = module.span(whole)
     edits = [Edit(start, end, "None"), Edit(at, at, text), *_optional(module, function, name)]
-    if of_amp and others:
+    if of_amp and others and not _moves_to(module, function, name):
         why = f"`{name}` goes to mixed precision, which is CUDA's on the CPU, and elsewhere"
         return context.fix(edits, Safety.UNSAFE, f"{context.rule.message}; {why}")
     if _none_means_something(module, function, name):
@@ -266,6 +266,17 @@ def _of_amp(module: SemanticModel, function: Function, name: str) -> tuple[str, 
     asked = {part for compare in compared for part in (compare.left, *compare.comparators)}
     reads = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
     return next((given[n] for n in reads if n in given), ""), any(n not in given and n not in asked for n in reads)
+
+
+def _moves_to(module: SemanticModel, function: Function, name: str) -> bool:
+    """Return whether a function gives a parameter to torch as a device: with CUDA's it dies on the CPU."""
+    for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+        to = isinstance(call.func, ast.Attribute) and call.func.attr == "to"
+        of_torch = to or (module.resolve(call.func) or "").startswith("torch.")
+        given = [*(call.args[:1] if to else ()), *(k.value for k in call.keywords if of_torch and k.arg == "device")]
+        if any(isinstance(value, ast.Name) and value.id == name for value in given):
+            return True
+    return False
 
 
 def _none_means_something(module: SemanticModel, function: Function, name: str) -> bool:
