@@ -785,7 +785,8 @@ def _only_dies(seen: Observations, place: Place, outcome: Atom) -> bool:
 def _dying_by_choice(old: Observations, new: Observations, edits: Edits, key: Key, has_choice: bool) -> frozenset[str]:
     """Return the files that are about to die where a user's choice, which these edits decide, falls on CUDA.
 
-    They certainly are, or whoever comes to the place of this key is. A user without a choice only dies where all comes to CUDA.
+    They certainly are, or whoever comes to the place of this key is. A user without a choice only dies where all
+    comes to CUDA.
     """
     leading = old.doubts.get(key, NO_DOUBT)
     return frozenset(
