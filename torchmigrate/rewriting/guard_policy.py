@@ -666,6 +666,8 @@ def _leading(module: SemanticModel, findings: list[Finding], regions: list[Guard
         spans = [*region.covered, *(region.flag.covered if region.flag else ())]
         spans += [span for node in onward.difference(answers) for span in _arms_on(module, node, negated)]
         spans = [span for span in spans if not span[0] <= region.guard[0] < span[1]]
+        if any(_is_told_elsewhere(module, node) for node in onward):
+            return True
         found = {call for node in onward if (call := _call_with(module, node)) is not None}
         for start, end in spans:
             if fixes.find(start, end):
@@ -704,6 +706,18 @@ def _call_with(module: SemanticModel, node: ast.AST) -> ast.Call | None:
     up = module.parent(node)
     up = module.parent(up) if isinstance(up, ast.keyword) else up
     return up if isinstance(up, ast.Call) and node is not up.func else None
+
+
+def _is_told_elsewhere(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether a method of another file is told a value by a name that speaks of CUDA: `cuda_enabled=...`."""
+    keyword, call = module.parent(node), _call_with(module, node)
+    if call is None or not isinstance(keyword, ast.keyword) or "cuda" not in (keyword.arg or ""):
+        return False
+    func = call.func
+    if not isinstance(func, ast.Attribute) or module.resolve(func) is not None or func.attr in _functions(module):
+        return False
+    taken = (node for each in module.facts.hierarchy.named(func.attr) for node in ast.walk(each.args))
+    return any(isinstance(node, ast.arg) and node.arg == keyword.arg for node in taken)
 
 
 def _changes(module: SemanticModel, call: ast.Call, fixes: Inside) -> bool:

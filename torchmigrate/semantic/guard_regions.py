@@ -11,7 +11,7 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Span
-from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leaves_block, skips_test
+from torchmigrate.syntax.resolver import SKIP_MARKS, chain_of, ends_program, last_name, leaves_block, skips_test
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
 from torchmigrate.torch_api.backends import COLLECTIVES, having, types_of
 
@@ -83,10 +83,19 @@ class Tests:
         self.decorated: dict[str, list[ast.stmt]] = {}  # functions and classes by the names that decorate them
         for statement in module.scopes.statements:
             for decorator in getattr(statement, "decorator_list", ()):
-                self.decorated.setdefault(chain_of(decorator) or "", []).append(statement)
+                for name in [chain_of(decorator) or "", *_needed(decorator)]:
+                    self.decorated.setdefault(name, []).append(statement)
         for branch in found:
             for flag, place, polarity in _asked(branch.test):
                 self.asking.setdefault(flag, []).append((branch, place, polarity))
+
+
+def _needed(decorator: ast.expr) -> Iterator[str]:
+    """Yield the flags that a mark needs to hold, or it skips a test: `USE_CUDA` of `skipIf(not USE_CUDA, "no GPU")`."""
+    if isinstance(decorator, ast.Call) and (mark := last_name(decorator.func)) in SKIP_MARKS and decorator.args:
+        for flag, _, polarity in _asked(decorator.args[0]):
+            if polarity is (mark == "skipUnless"):
+                yield flag
 
 
 def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) -> GuardRegion:

@@ -38,8 +38,9 @@ ROUNDS = 2  # what a round finds out about attributes and parameters is known to
 # words without which worlds cannot differ: those with a GPU that is not CUDA's, and builds for CUDA
 _OTHERS = {*types_of("ladder"), *COLLECTIVES, "nccl", "accelerator"}
 _BUILDS = {"version", "is_built", "has_cuda", "nccl", "is_nccl_available", "is_usable", "accelerator"}
-# and words without which two GPUs that have process groups of their own cannot differ from each other
-_APART = {*(world.kind for world in WORLDS if world.is_portable and world.only_with), *COLLECTIVES}
+# and words without which two GPUs that have process groups of their own cannot differ from each other; tensors have a
+# method for XPU alone
+_APART = {*(world.kind for world in WORLDS if world.is_portable and world.only_with), *COLLECTIVES, "getattr"}
 _WORDS = {"others": _OTHERS, "builds": _BUILDS, "apart": _APART}
 _ABOUT = (b"nccl", b"cpu", b"torch.device", b"nn.parallel", *(name.encode() for name in types_of("accelerator")))
 _TOO_DEEP = "code here is nested too deeply to be checked in six worlds"

@@ -454,20 +454,28 @@ def _parameter_is_device(context: RuleContext, call: ast.Call, position: int) ->
     hierarchy, place = context.module.facts.hierarchy, Place(str(context.module.path), context.scope)
     chain = chain_of(call.func)
     found = [*hierarchy.meanings(place, chain)] if chain else []
-    nodes: list[ast.AST | None] = [each.node if isinstance(each, Definition) else None for each in found]
+    takes = [
+        isinstance(each, Definition)
+        and _takes_device(each.node, position, is_method=isinstance(each.place.scope.node, ast.ClassDef))
+        for each in found
+    ]
     if isinstance(call.func, ast.Attribute) and not any(isinstance(each, (Definition, str)) for each in found):
-        nodes = [*hierarchy.named(call.func.attr)]
-    return bool(nodes) and all(_takes_device(node, position) for node in nodes)
+        takes = [_takes_device(node, position, is_method=True) for node in hierarchy.named(call.func.attr)]
+    return bool(takes) and all(takes)
 
 
-def _takes_device(node: ast.AST | None, position: int) -> bool:
-    """Return whether a function, or the constructor of a class, has a parameter named device at a position."""
+def _takes_device(node: ast.AST, position: int, is_method: bool) -> bool:
+    """Return whether a function, or the constructor of a class, has a parameter named device at a position.
+
+    A function that is no method may have a parameter called `self`, too, to which a test gives itself.
+    """
     if isinstance(node, ast.ClassDef):
-        node = next((s for s in node.body if isinstance(s, FUNCTIONS) and s.name == "__init__"), None)
+        is_method = True
+        node = next((s for s in node.body if isinstance(s, FUNCTIONS) and s.name == "__init__"), node)
     if not isinstance(node, FUNCTIONS):
         return False
     names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
-    names = names[1:] if names[:1] in (["self"], ["cls"]) else names
+    names = names[1:] if is_method and names[:1] in (["self"], ["cls"]) else names
     return position < len(names) and bool(DEVICE_NAME.search(names[position]))
 
 
