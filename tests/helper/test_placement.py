@@ -41,6 +41,57 @@ def index(root: Path) -> ImportIndex:
 
 # files; for each file that needs the helper: where it is put, how it is imported; what must run (folder, arguments)
 PLACES = {
+    "a package with a stray __init__.py beside its setup.py, and in its examples": (
+        {
+            "third/nr/setup.py": "from setuptools import setup\nsetup(name='nr', packages=['nr'])",
+            "third/nr/__init__.py": "",
+            "third/nr/examples/__init__.py": "",
+            "third/nr/examples/example1.py": "import nr\nprint(nr.make)",
+            "third/nr/nr/__init__.py": "from .core import make",
+            "third/nr/nr/core.py": "import nr\ndef make(): pass",
+            "run.py": "import nr",
+        },
+        {
+            "third/nr/nr/core.py": ("third/nr/nr/accel.py", "from nr import accel"),
+            "third/nr/examples/example1.py": ("third/nr/nr/accel.py", "from nr import accel"),
+            "run.py": ("accel.py", "import accel"),
+        },
+        [],
+    ),
+    "a script in a package that only prints and loops": (
+        {
+            "pkg/__init__.py": "",
+            "pkg/sub/__init__.py": "from .enc import E",
+            "pkg/sub/enc.py": "class E: pass",
+            "pkg/sub/evaluate.py": "import math\nx = math.pi\nprint(x)",
+            "pkg/sub/plain.py": "import math\nx = math.pi",
+        },
+        {
+            "pkg/sub/evaluate.py": (
+                "pkg/sub/accel.py",
+                "try:\n    from . import accel\nexcept ImportError:  # run as a script\n    import accel",
+            ),
+            "pkg/sub/plain.py": ("pkg/sub/accel.py", "from . import accel"),
+        },
+        [("pkg/sub", "evaluate.py")],
+    ),
+    "a package whose scripts name its modules from inside": (
+        {
+            "top/__init__.py": "",
+            "top/face/__init__.py": "from .models.net import Net",
+            "top/face/models/__init__.py": "",
+            "top/face/models/net.py": "import math\nclass Net: pass",
+            "top/face/models/convert.py": "from models.net import Net",
+            "top/face/tests/check.py": "import sys\nsys.path.append('..')\nfrom models.net import Net",
+        },
+        {
+            "top/face/models/net.py": (
+                "top/face/accel.py",
+                "try:\n    from .. import accel\nexcept ImportError:  # run as a script\n    import accel",
+            ),
+        },
+        [("top/face/tests", "check.py")],
+    ),
     "scripts in one folder": (
         {"train.py": "import utils", "utils.py": ""},
         {"train.py": ("accel.py", "import accel"), "utils.py": ("accel.py", "import accel")},

@@ -74,8 +74,13 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     if package and _linked_into(index.root, folder) is None:
         other = _absolute(index, *package, helper)
         return replace(place, statement=_OR_INSTALLED.format(helper, other.statement), other=other.path)
+    return replace(place, statement=_either(helper, directory, folder))
+
+
+def _either(helper: str, directory: str, folder: str) -> str:
+    """Return the statement by which modules of a package, and scripts, in `directory` find the helper in `folder`."""
     dots = 1 if directory == folder else 1 + len(system.dotted(directory, folder))
-    return replace(place, statement=_EITHER.format(helper, "." * dots))
+    return _EITHER.format(helper, "." * dots)
 
 
 def _runs_from_its_folder(index: ImportIndex, path: str) -> bool:
@@ -134,7 +139,11 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
     if foreign and (not absolute or (_is_installed(*foreign) and not _is_installed(*_named(absolute)))):
         return _absolute(index, *foreign, helper)
     if absolute:
-        return _absolute(index, *_named(absolute), helper)
+        place = _absolute(index, *_named(absolute), helper)
+        root = os.path.dirname(place.path)
+        if place.statement == f"import {helper}" and index.is_package(root) and any(u.relative for u in uses):
+            return replace(place, statement=_either(helper, directory, root))  # scripts name it from inside its package
+        return place
     if proven := _root_used(index, own, path, helper, 2):  # what is named in full is nobody else's
         return _absolute(index, *proven, helper)
     if _has_siblings(index, own, directory):
@@ -265,13 +274,14 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
         top = os.path.dirname(top)
     installed = installed_above(index, directory)
     is_named = bool(installed) or top in index.tops
-    if (
+    is_certain = (
         runs_itself(index, path)
         or any(index.holds(path, word) for word in SEARCH_PATHS)  # nobody imports what sets up its own imports
         or index.is_named_beside(path)
         or (directory in index.folders_of_scripts and not is_named)
-    ):
-        statement = _EITHER if is_named else "import {0}"
+    )
+    if is_certain or _acts(index, path):
+        statement = "import {0}" if is_certain and not is_named else _EITHER
         return Placement(system.joined(directory, f"{helper}.py"), statement.format(helper, "."))
     if top in index.tops and not installed:
         return _absolute(index, os.path.dirname(top), (os.path.basename(top),), helper)
@@ -303,6 +313,16 @@ def runs_itself(index: ImportIndex, path: str) -> bool:
         return has_sign and any(map(_is_of_script, walk(tree_of(path, raw))))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return False
+
+
+def _acts(index: ImportIndex, path: str) -> bool:
+    """Return whether a file prints or loops where it is imported, as a script without `__main__` does."""
+    try:
+        body = tree_of(path, index.read(path)).body
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    calls = (node.value.func for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+    return any(isinstance(node, (ast.For, ast.While)) for node in body) or any(last_name(f) == "print" for f in calls)
 
 
 def _is_of_script(node: ast.AST) -> bool:

@@ -276,8 +276,14 @@ class ImportIndex:
         return roots
 
     def is_package(self, directory: str) -> bool:
-        """Return whether a folder has an __init__.py."""
-        return system.joined(directory, "__init__.py") in self.files
+        """Return whether a folder has an __init__.py.
+
+        A folder that installs a package of its own name is none: names start in it, whatever lies beside its setup.py.
+        """
+        if system.joined(directory, "__init__.py") not in self.files:
+            return False
+        inner = system.joined(directory, os.path.basename(directory), "__init__.py")
+        return inner not in self.files or system.joined(directory, "setup.py") not in self.files
 
     def under(self, base: str, dotted: tuple[str, ...]) -> tuple[str, str] | None:
         """Return (file, root directory) for a dotted name below the folder `base`, or None."""
