@@ -645,13 +645,26 @@ def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRe
 
 
 def _joining(module: SemanticModel, regions: list[GuardRegion]) -> set[Span]:
-    """Return the tests of a tensor that guard a move to where something is: `if x.is_cuda: y = y.to(x.device)`."""
+    """Return the tests of a tensor that guard a move to where something is.
+
+    `if x.is_cuda: y = y.to(x.device)`; `if x.is_cuda: where = x.get_device()`, and then `y.to(where)`.
+    """
     asked = {r.guard: _expressions(module).get(r.guard) for r in regions}
     asking = [r for r in regions if isinstance(node := asked[r.guard], ast.Attribute) and node.attr == "is_cuda"]
-    homes = [n for n in module.nodes if isinstance(n, ast.Attribute) and n.attr == "device"] if asking else []
-    flow = dominance.flows_to(module, homes) if homes else set()
-    uses = Inside(module.span(node) for node in {*homes, *flow} if moves_data(module, node))
-    return {r.guard for r in asking if any(uses.find(*span) for span in r.covered)}
+    if not asking:
+        return set()
+    homes = [n for n in module.nodes if isinstance(n, ast.Attribute) and n.attr == "device"]
+    moving = [node for node in {*homes, *dominance.flows_to(module, homes)} if moves_data(module, node)]
+    numbers = [n for n in module.nodes if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "get_device"]
+    numbers = [n for n in numbers if not isinstance(module.parent(n), ast.IfExp)]  # device/device-idiom's
+    moving += [n for n in numbers if any(moves_data(module, each) for each in dominance.flows_to(module, [n]))]
+    uses = Inside(map(module.span, moving))
+
+    def joins(region: GuardRegion) -> bool:
+        spans = [*region.covered, *(region.flag.covered if region.flag else ())]
+        return any(uses.find(*span) for span in spans)
+
+    return {r.guard for r in asking if joins(r)}
 
 
 def _leading(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:
