@@ -358,6 +358,8 @@ def _deaths(
             if (before is None or kind == REFUSAL) and not gone_past and edits:
                 if place in new.divided and world.is_portable and alone().get(kind, place) is None:
                     continue
+                if place in new.counted and world.is_portable:
+                    continue  # who ran here before asked for none
                 what = "the program would stop here" if kind == REFUSAL else "a table lacks the device"
                 yield Fault(edits, world, place, f"{what} on {world.title}")
 

@@ -77,6 +77,7 @@ class Observations:
         self.entries: dict[str, Entry] = {}  # the functions that were entered, by key
         self.tests: set[tuple[Place, int]] = set()  # where tests, and what imported files do as programs, begin and end
         self.divided: set[Place] = set()  # where something is refused for the remainder of a division
+        self.counted: set[Place] = set()  # where more devices than there are are refused, and without CUDA any at all
         self.used: set[int] = set()  # edits whose values torch itself gets
         self.named: set[Place] = set()  # where texts that name a device of CUDA begin, as far as they are evaluated
         self.has_new_defaults = False  # an edit sets the default of an option
@@ -160,6 +161,7 @@ class Observations:
             self.entries,
             self.tests,
             self.divided,
+            self.counted,
             self.used,
             self.named,
         ):

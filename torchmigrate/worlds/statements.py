@@ -570,6 +570,7 @@ class Statements(Expressions):
         if _divides(node.test):
             refusals = (statement for statement in (*node.body, *node.orelse) if isinstance(statement, ast.Raise))
             self.seen.divided.update(self.place(statement, frame) for statement in refusals)
+        self.seen.counted.update(self.place(test, frame) for test in _asks_for_as_many(node))
         for wanted, body in ((True, node.body), (False, node.orelse)):
             inner = self.refine(node.test, state, frame, wanted)
             if inner is None:
@@ -922,6 +923,31 @@ def _sum_of(node: ast.AST) -> ast.expr:
 def _divides(test: ast.AST) -> bool:
     """Return whether a test asks for a remainder: `batch_size % count == 0`."""
     return any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in ast.walk(test))
+
+
+@remembered
+def _asks_for_as_many(node: ast.AST) -> list[ast.expr]:
+    """Return the tests that refuse more devices than there are, where the other branch refuses any at all.
+
+    `if cuda: assert n <= torch.cuda.device_count()`, `else: assert n == 0`
+    """
+    assert isinstance(node, ast.If)
+    found: list[ast.expr] = []
+    for body, other in ((node.body, node.orelse), (node.orelse, node.body)):
+        none = {ast.dump(wanted) for s in other if isinstance(s, ast.Assert) and (wanted := _none_of(s.test))}
+        for test in (s.test for s in body if isinstance(s, ast.Assert)):
+            match test:
+                case ast.Compare(left, [ast.LtE()], [ast.Call(func, [], [])]) if last_name(func) == "device_count":
+                    found += [test] if ast.dump(left) in none else []
+    return found
+
+
+def _none_of(test: ast.expr) -> ast.expr | None:
+    """Return what a test wants to be 0: n of `n == 0` and of `not n`."""
+    match test:
+        case ast.Compare(left, [ast.Eq()], [ast.Constant(0)]) | ast.UnaryOp(ast.Not(), left):
+            return left
+    return None
 
 
 @remembered
