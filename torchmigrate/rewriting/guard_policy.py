@@ -727,7 +727,7 @@ def _is_told_elsewhere(module: SemanticModel, node: ast.AST) -> bool:
     if call is None or not isinstance(keyword, ast.keyword) or "cuda" not in (keyword.arg or ""):
         return False
     func = call.func
-    if not isinstance(func, ast.Attribute) or module.resolve(func) is not None or func.attr in _functions(module):
+    if not isinstance(func, ast.Attribute) or module.resolve(func) or dominance.called(module, func) is not None:
         return False
     taken = (node for each in module.facts.hierarchy.named(func.attr) for node in ast.walk(each.args))
     return any(isinstance(node, ast.arg) and node.arg == keyword.arg for node in taken)

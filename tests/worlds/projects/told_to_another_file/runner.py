@@ -10,5 +10,5 @@ class Runner:
     def cuda_enabled(self):
         return self.device.type == "cuda"
 
-    def train(self, loader):
+    def train_epoch(self, loader):
         return self.task.train_epoch(self.model, loader, cuda_enabled=self.cuda_enabled)
