@@ -142,3 +142,11 @@ def test_what_is_on_every_build_does_no_harm(name: str, rules: DispatchTable) ->
 def test_only_a_device_is_an_idiom(rules: DispatchTable) -> None:
     text = 'import torch\nx = pick("cuda") if torch.cuda.is_available() else "cpu"\n'
     assert b'pick("cuda") if torch.cuda' in migrate(text.encode(), rules)[0]
+
+
+def test_a_tensor_type_of_torch_that_a_star_import_gives_is_rewritten(tmp_path: Path) -> None:
+    loss = "from helpers import *\ndef loss(o):\n    return o.index_select(2, torch.cuda.LongTensor([0])).cuda()\n"
+    root = write_tree(tmp_path, {"helpers.py": "import torch\n", "loss.py": loss})
+    after = texts_after(root)["loss.py"]
+    assert "torch.tensor([0], dtype=torch.int64, device=accel.device())" in after
+    assert "cuda" not in after

@@ -222,10 +222,16 @@ def cuda_tensor(context: RuleContext) -> Iterator[Finding]:
         yield context.note("a CUDA tensor type without a counterpart elsewhere")
     elif ".sparse." in text:
         yield from _sparse(context)
-    elif context.scope.find(spelled(context.module)["torch"]) is None:
+    elif not _has_torch(context):
         yield context.note("a CUDA tensor type (not rewritten: this file does not import torch itself)")
     else:
         yield from _dense(context, f"torch.{dtype}")
+
+
+def _has_torch(context: RuleContext) -> bool:
+    """Return whether torch has its name here: by an import, or as what a star import gives is read under it."""
+    name = spelled(context.module)["torch"]
+    return context.scope.find(name) is not None or (chain_of(context.ref) or "").startswith(f"{name}.")
 
 
 def cpu_type(context: RuleContext) -> Iterator[Finding]:
