@@ -675,7 +675,7 @@ def _leading(module: SemanticModel, findings: list[Finding], regions: list[Guard
     def leads(region: GuardRegion) -> bool:
         answers = _answers(module, _expressions(module).get(region.guard))
         negated = any(isinstance(n, ast.Compare) and isinstance(n.ops[0], (ast.NotEq, ast.NotIn)) for n in answers)
-        onward = dominance.flows_to(module, answers)
+        onward = dominance.flows_to(module, [*answers, *_flags_set(module, answers)])
         spans = [*region.covered, *(region.flag.covered if region.flag else ())]
         spans += [span for node in onward.difference(answers) for span in _arms_on(module, node, negated)]
         spans = [span for span in spans if not span[0] <= region.guard[0] < span[1]]
@@ -698,6 +698,17 @@ def _answers(module: SemanticModel, node: ast.AST | None) -> list[ast.AST]:
     while found and isinstance(up := module.parent(found[-1]), (ast.Compare, ast.BoolOp, ast.UnaryOp)):
         found.append(up)
     return found
+
+
+def _flags_set(module: SemanticModel, answers: list[ast.AST]) -> list[ast.AST]:
+    """Return the values of the flags that are set where an answer is yes: `if torch.cuda.is_available(): cuda = 1`."""
+    up = module.parent(answers[-1]) if answers else None
+    if not isinstance(up, ast.If) or up.test is not answers[-1]:
+        return []
+    negated = isinstance(up.test, ast.UnaryOp)
+    body = up.orelse if negated else up.body
+    values = (s.value for s in body if isinstance(s, ast.Assign))
+    return [value for value in values if isinstance(value, ast.Constant) and value.value == 1]
 
 
 def _arms_on(module: SemanticModel, node: ast.AST, negated: bool) -> list[Span]:

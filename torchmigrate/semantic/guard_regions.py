@@ -115,6 +115,7 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
             case ast.If() | ast.While() if up.test is node:
                 cover_branch(module, up, negated, region)
                 region.covered += _defaults_of(module, up) if isinstance(up, ast.If) else ()
+                region.covered += _flagged(module, up.orelse if negated else up.body, tests)
                 if negated and not up.orelse and not isinstance(up.test, ast.BoolOp):
                     region.covered += _corrected(module, up.body)
                 break
@@ -299,13 +300,28 @@ def _cover_flag(module: SemanticModel, node: ast.Assign | ast.AnnAssign, region:
     flag = chain_of(target)
     if flag is None:
         return
+    region.flag = _asked_for(module, node, flag, tests)
+    region.reason, region.refusal = region.flag.reason or region.reason, region.flag.refusal
+    region.skips = region.flag.skips
+
+
+def _asked_for(module: SemanticModel, node: ast.AST, flag: str, tests: Tests) -> GuardRegion:
+    """Return what runs only if a flag holds that a statement sets."""
     found = module.scope(node).find(flag) if "." not in flag else None
     home = found[0] if found else None
     if (flag, home) not in tests.flags:
         tests.flags[flag, home] = _covered_by(module, flag, home, tests)
-    region.flag = tests.flags[flag, home]
-    region.reason, region.refusal = region.flag.reason or region.reason, region.flag.refusal
-    region.skips = region.flag.skips
+    return tests.flags[flag, home]
+
+
+def _flagged(module: SemanticModel, body: list[ast.stmt], tests: Tests) -> list[Span]:
+    """Return what runs only if a flag holds that a branch sets: `if torch.cuda.is_available(): use_cuda = True`."""
+    found: list[Span] = []
+    for statement in body:
+        match statement:
+            case ast.Assign([target], ast.Constant(True | 1)) if flag := chain_of(target):
+                found += _asked_for(module, statement, flag, tests).covered
+    return found
 
 
 def _cover_calls(module: SemanticModel, function: Function, region: GuardRegion, tests: Tests) -> None:

@@ -677,7 +677,7 @@ def _picked(value: ast.expr, read: _Read) -> list[ast.expr]:
         return [value]
     match value:
         case ast.Tuple(elts) | ast.List(elts) if isinstance(read.key, int):
-            return elts[read.key : read.key + 1 or None]
+            return elts[read.key : read.key + 1]
         case ast.Tuple(elts) | ast.List(elts) | ast.Set(elts):
             return elts
         case ast.Dict(keys, items):
