@@ -19,7 +19,7 @@ from torchmigrate.project.called_operators import name_in_class
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.semantic import dominance, library_use
 from torchmigrate.semantic.device_expr import moves_data
-from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked
+from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked, flags_set
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.library_use import double_made, double_uses
 from torchmigrate.semantic.model import SemanticModel, query
@@ -659,12 +659,7 @@ def _joining(module: SemanticModel, regions: list[GuardRegion]) -> set[Span]:
     numbers = [n for n in numbers if not isinstance(module.parent(n), ast.IfExp)]  # device/device-idiom's
     moving += [n for n in numbers if any(moves_data(module, each) for each in dominance.flows_to(module, [n]))]
     uses = Inside(map(module.span, moving))
-
-    def joins(region: GuardRegion) -> bool:
-        spans = [*region.covered, *(region.flag.covered if region.flag else ())]
-        return any(uses.find(*span) for span in spans)
-
-    return {r.guard for r in asking if joins(r)}
+    return {r.guard for r in asking if any(uses.find(*span) for span in r.spans)}
 
 
 def _leading(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:
@@ -676,8 +671,7 @@ def _leading(module: SemanticModel, findings: list[Finding], regions: list[Guard
         answers = _answers(module, _expressions(module).get(region.guard))
         negated = any(isinstance(n, ast.Compare) and isinstance(n.ops[0], (ast.NotEq, ast.NotIn)) for n in answers)
         onward = dominance.flows_to(module, [*answers, *_flags_set(module, answers)])
-        spans = [*region.covered, *(region.flag.covered if region.flag else ())]
-        spans += [span for node in onward.difference(answers) for span in _arms_on(module, node, negated)]
+        spans = region.spans + [span for node in onward.difference(answers) for span in _arms_on(module, node, negated)]
         spans = [span for span in spans if not span[0] <= region.guard[0] < span[1]]
         if any(_is_told_elsewhere(module, node) for node in onward):
             return True
@@ -705,10 +699,7 @@ def _flags_set(module: SemanticModel, answers: list[ast.AST]) -> list[ast.AST]:
     up = module.parent(answers[-1]) if answers else None
     if not isinstance(up, ast.If) or up.test is not answers[-1]:
         return []
-    negated = isinstance(up.test, ast.UnaryOp)
-    body = up.orelse if negated else up.body
-    values = (s.value for s in body if isinstance(s, ast.Assign))
-    return [value for value in values if isinstance(value, ast.Constant) and value.value == 1]
+    return [s.value for s in flags_set(up.orelse if isinstance(up.test, ast.UnaryOp) else up.body)]
 
 
 def _arms_on(module: SemanticModel, node: ast.AST, negated: bool) -> list[Span]:

@@ -317,11 +317,16 @@ def _asked_for(module: SemanticModel, node: ast.AST, flag: str, tests: Tests) ->
 def _flagged(module: SemanticModel, body: list[ast.stmt], tests: Tests) -> list[Span]:
     """Return what runs only if a flag holds that a branch sets: `if torch.cuda.is_available(): use_cuda = True`."""
     found: list[Span] = []
-    for statement in body:
-        match statement:
-            case ast.Assign([target], ast.Constant(True | 1)) if flag := chain_of(target):
-                found += _asked_for(module, statement, flag, tests).covered
+    for statement in flags_set(body):
+        if len(statement.targets) == 1 and (flag := chain_of(statement.targets[0])):
+            found += _asked_for(module, statement, flag, tests).covered
     return found
+
+
+def flags_set(body: list[ast.stmt]) -> list[ast.Assign]:
+    """Return the statements of a branch that set a flag: `use_cuda = True`, `use_cuda = 1`."""
+    assigned = (s for s in body if isinstance(s, ast.Assign))
+    return [s for s in assigned if isinstance(s.value, ast.Constant) and s.value.value == 1]
 
 
 def _cover_calls(module: SemanticModel, function: Function, region: GuardRegion, tests: Tests) -> None:
