@@ -101,7 +101,7 @@ PAIRS = [
 
 
 def found(text: str, rules: DispatchTable) -> list[tuple[object, ...]]:
-    it = module(f"import torch\nfrom dataclasses import field\n{text}\n", mentions_cuda=True)
+    it = module(f"import torch\nfrom dataclasses import field\n{text}\n", is_for_devices=True)
     return [_said(finding) for finding in inspect(it, rules, it.facts)]
 
 
@@ -124,7 +124,7 @@ def test_a_comment_in_a_test_is_no_part_of_it(rules: DispatchTable) -> None:
 
 @pytest.mark.parametrize("name", ["Net", "Generator"])
 def test_a_class_in_a_comment_is_no_receiver(name: str, rules: DispatchTable) -> None:
-    facts = {"mentions_cuda": True, "cuda_classes": frozenset({"Generator"})}
+    facts = {"is_for_devices": True, "cuda_classes": frozenset({"Generator"})}
     it = module(f"import torch\n# {name}\ndef f(x):\n    x.cuda()\n", **facts)
     assert [f.message for f in inspect(it, rules, it.facts)] == ["`.cuda()` moves to CUDA and to nothing else"]
 

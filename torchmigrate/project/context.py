@@ -40,7 +40,7 @@ class ProjectContext:
     settings: Settings
     files: tuple[str, ...] = ()
     cuda_classes: frozenset[str] = frozenset()
-    mentions_cuda: bool = True
+    is_for_devices: bool = True  # it mentions CUDA, or has the helper because it mentioned CUDA before it was migrated
     helper: str = "accel"
     torch: str | None = None
     own: ProjectHelper | None = None
@@ -292,13 +292,15 @@ def build_context(
         needs = f"torch>={HELPER_FLOOR[0]}.{HELPER_FLOOR[1]}"
         asks = f"{place} asks for torch {floor.removeprefix('>=')}" if floor and place else f"`torch` is {floor}"
         notes.append(f"accel.py needs {needs}, {asks}: change it to {needs}")
+    helper = helper_file.helper_name(inside, texts, overlay)
+    has_helper = any(path.endswith(f"/{helper}.py") for path in inside)
     known = ProjectContext(
         root=root,
         settings=settings,
         files=tuple(inside),
         cuda_classes=frozenset().union(*map(cuda_classes, texts)),
-        mentions_cuda=any(occurs_in_code(raw, b"cuda") for raw in texts),
-        helper=helper_file.helper_name(inside, texts, overlay),
+        is_for_devices=has_helper or any(occurs_in_code(raw, b"cuda") for raw in texts),
+        helper=helper,
         torch=floor,
         own=own,
         texts=overlay,

@@ -29,12 +29,6 @@ def _first_call(module: SemanticModel, names: frozenset[str]) -> ast.Call | None
     return min((c for c in calls if module.resolve(c.func) in names), key=module.span, default=None)
 
 
-def is_for_devices(module: SemanticModel) -> bool:
-    """Return whether the project mentions CUDA, or has the helper because it mentioned CUDA before it was migrated."""
-    facts = module.facts
-    return facts.mentions_cuda or any(path.endswith(f"/{facts.helper}.py") for path in facts.files)
-
-
 @query
 def uses_torch(module: SemanticModel) -> bool:
     """Return whether the file imports torch, something built on it, or a module of the project."""

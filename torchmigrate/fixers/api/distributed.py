@@ -18,7 +18,7 @@ from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.process_facts import starts_nccl
 from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.dominance import called, know_parents
-from torchmigrate.semantic.library_use import first_call, is_for_devices
+from torchmigrate.semantic.library_use import first_call
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import parallel_classes
 from torchmigrate.semantic.references import (
@@ -124,7 +124,7 @@ def _is_index(module: SemanticModel, node: ast.expr) -> bool:
 
 def mps(context: RuleContext) -> Iterator[Finding]:
     """Report a file's first DistributedDataParallel or collective that no test of processes or devices guards."""
-    if context.call is None or not is_for_devices(context.module):
+    if context.call is None or not context.module.facts.is_for_devices:
         return
     if _first_unguarded(context.module, tuple(context.rule.on)) is context.call:
         name = (context.qualified or "").rpartition(".")[2]
@@ -573,7 +573,7 @@ _PASSED_BY = {"enumerate", "iter", "tqdm", "trange", "list", "tuple", "zip", "is
 def spawned(context: RuleContext) -> Iterator[Finding]:
     """Report workers and processes that cannot start where each of them imports the program anew."""
     call, module = context.call, context.module
-    if call is None or not module.facts.mentions_cuda or _chooses_start(module):
+    if call is None or not module.facts.is_for_devices or _chooses_start(module):
         return
     if context.qualified != "torch.utils.data.DataLoader":
         at_once = context.qualified == "torch.multiprocessing.Pool"

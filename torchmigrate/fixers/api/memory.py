@@ -59,7 +59,7 @@ def pin_memory(context: RuleContext) -> Iterator[Finding]:
 
 
 def non_blocking(context: RuleContext) -> Iterator[Finding]:
-    if context.call is None or not uses_torch(context.module) or not context.module.facts.mentions_cuda:
+    if context.call is None or not uses_torch(context.module) or not context.module.facts.is_for_devices:
         return
     for keyword in context.call.keywords:
         if keyword.arg == "non_blocking" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:

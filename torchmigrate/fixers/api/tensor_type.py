@@ -238,7 +238,7 @@ def cpu_type(context: RuleContext) -> Iterator[Finding]:
     """Report `isinstance(x, torch.LongTensor)` in a project for CUDA: it is False where the tensor is on a device."""
     module = context.module
     test: ast.AST | None = type_test(module, context.ref)
-    if test is None or not module.facts.mentions_cuda:
+    if test is None or not module.facts.is_for_devices:
         return
     while isinstance(up := module.parent(test), (ast.BoolOp, ast.UnaryOp)):
         test = up

@@ -10,7 +10,7 @@ from dataclasses import replace
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.hazard.mps import on_cpu
-from torchmigrate.semantic.library_use import first_call, is_for_devices
+from torchmigrate.semantic.library_use import first_call
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers, identifiers_in, mentions, strings_in
 from torchmigrate.syntax.resolver import chain_of
@@ -22,7 +22,7 @@ def saved_program(context: RuleContext) -> Iterator[Finding]:
     call, module = context.call, context.module
     if call is None or not (call.args or call.keywords) or any(k.arg is None for k in call.keywords):
         return
-    if not is_for_devices(module) or mentions(module, "torch.accelerator"):
+    if not module.facts.is_for_devices or mentions(module, "torch.accelerator"):
         return
     if context.qualified == "torch.jit.load":
         given = next((k.value for k in call.keywords if k.arg == "map_location"), next(iter(call.args[1:2]), None))
@@ -98,7 +98,7 @@ def quantization(context: RuleContext) -> Iterator[Finding]:
     elif "int4pack" in name:
         if not any(_INT4_CPU.search(name) for name in identifiers(context.module)):
             yield replace(context.note(_INT4), backends=("cpu", "xpu", "npu"))
-    elif context.call is not None and is_for_devices(context.module):
+    elif context.call is not None and context.module.facts.is_for_devices:
         training = [n for n in context.rule.on if "qat" in n or "fake" in n.lower()]
         if name in training:
             if first_call(context.module, training) is context.call:

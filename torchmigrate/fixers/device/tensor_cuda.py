@@ -160,7 +160,7 @@ def map_location(context: RuleContext) -> Iterator[Finding]:
         (k.value for k in call.keywords if k.arg == "map_location"), call.args[1] if len(call.args) > 1 else None
     )
     if given is None or (isinstance(given, ast.Constant) and given.value is None):
-        if not context.module.facts.mentions_cuda or not (call.args or call.keywords):
+        if not context.module.facts.is_for_devices or not (call.args or call.keywords):
             return
         if asks_accelerator(context.module):
             yield context.left("a file that asks torch.accelerator is portable by its own means")

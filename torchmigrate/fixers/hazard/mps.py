@@ -163,7 +163,7 @@ def _by_the_helper(context: RuleContext) -> Finding | None:
     """Return the fix of `x.eq(y).double()` in a project that knows CUDA: what a name holds may be a module."""
     match context.ref:
         case ast.Attribute(ast.Call(ast.Attribute(_, method))) if (
-            method.islower() and context.module.facts.mentions_cuda
+            method.islower() and context.module.facts.is_for_devices
         ):
             safety = where_cuda_is_named(context.module)
             return context.rewrite("$x.double()", "accel.double($x)", safety=safety, message=_ON_THE_CPU)
@@ -233,7 +233,7 @@ def _names(node: ast.expr) -> set[str]:
 def type_of_another(context: RuleContext) -> Iterator[Finding]:
     """Make `x.type(y.type())` `x.type_as(y)`; report a type's name that is handed on in a file that casts to such."""
     module, inner = context.module, context.call
-    if inner is None or inner.args or inner.keywords or not (uses_torch(module) and module.facts.mentions_cuda):
+    if inner is None or inner.args or inner.keywords or not (uses_torch(module) and module.facts.is_for_devices):
         return
     match module.parent(inner):
         case ast.Call(ast.Attribute(made, "type"), [given], []) as cast if given is inner:
@@ -272,7 +272,7 @@ _DROPS = re.compile("[Dd]rop_?([Oo]ut|[Pp]ath)|^(rand_like|randn_like|rrelu|RReL
 def mps_checkpoint(context: RuleContext) -> Iterator[Finding]:
     """Report the first checkpoint of a file that draws random numbers: MPS draws others to recompute it."""
     module = context.module
-    if context.call is None or not module.facts.mentions_cuda or not _is_random(module):
+    if context.call is None or not module.facts.is_for_devices or not _is_random(module):
         return
     if _first(module, tuple(context.rule.on)) is context.call and not mentions(module, "torch.mps"):
         yield context.note()
@@ -332,7 +332,7 @@ def _falling_back(context: RuleContext, name: str, call: ast.Call, lacks: str) -
     is_module = name.startswith("torch.nn.") and name.rpartition(".")[2][0].isupper()
     is_spoiled = any(k.arg in ("out", "inplace", None) for k in call.keywords)
     is_plain = name not in NO_FALLBACK and not name.startswith((".", "torch.distributions.", "torch.nn.utils."))
-    if not context.module.facts.mentions_cuda or is_spoiled or not is_plain:
+    if not context.module.facts.is_for_devices or is_spoiled or not is_plain:
         return None
     start, end = context.module.span(call if is_module else call.func)
     edits = [Edit(start, start, spell("accel.cpu_fallback(", spelled(context.module))), Edit(end, end, ")")]
