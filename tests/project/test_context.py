@@ -10,7 +10,7 @@ from conftest import module, planned, texts_after, write_plan, write_tree
 
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, Unchanged
-from torchmigrate.project.context import ProjectContext, cuda_classes
+from torchmigrate.project.context import ProjectContext, cuda_classes, project_root
 from torchmigrate.project.helper_file import helper_name, runtime_source
 from torchmigrate.project.helper_parts import Form, is_untouched, vendored
 from torchmigrate.semantic.library_use import uses_torch
@@ -293,3 +293,12 @@ def test_uses_torch(text: str, expected: bool) -> None:
 )
 def test_is_helper(name: str, expected: bool) -> None:
     assert ProjectContext(Path("/"), Settings()).is_helper(name) is expected
+
+
+@pytest.mark.parametrize(("mark", "expected"), [(".git/HEAD", "mine"), ("setup.py", "mine"), ("other.py", ".")])
+def test_what_lies_beside_a_project_that_is_a_package_does_not_belong_to_it(
+    mark: str, expected: str, tmp_path: Path
+) -> None:
+    """Found in InsightFace_Pytorch, whose root has an `__init__.py`: its neighbours were read."""
+    write_tree(tmp_path, {"mine/__init__.py": "", f"mine/{mark}": "", "mine/train.py": TRAIN})
+    assert project_root([tmp_path / "mine"]) == tmp_path / expected

@@ -321,16 +321,23 @@ def refuse_old_torch(floor: str | None, notes: Sequence[str]) -> None:
 
 
 def project_root(paths: Sequence[Path]) -> Path:
-    """Return the project's root: the folder named, for files the nearest that looks like one, above any package."""
+    """Return the project's root: the folder named, for files the nearest that looks like one; above a package.
+
+    A repository, or a folder that is built, is a project though it has an `__init__.py`: what lies beside it does not
+    belong to it.
+    """
     resolved = [p.resolve() for p in paths]
     base = Path(os.path.commonpath(resolved)) if resolved else Path.cwd()
     if not base.is_dir():
         base = base.parent
-        marks = (".git", "pyproject.toml", "setup.py", "setup.cfg")
-        base = next((up for up in (base, *base.parents) if any((up / mark).exists() for mark in marks)), base)
-    while (base / "__init__.py").exists() and base.parent != base:
+        base = next((up for up in (base, *base.parents) if _is_marked(up)), base)
+    while (base / "__init__.py").exists() and base.parent != base and not _is_marked(base):
         base = base.parent
     return base
+
+
+def _is_marked(folder: Path) -> bool:
+    return any((folder / mark).exists() for mark in (".git", "pyproject.toml", "setup.py", "setup.cfg"))
 
 
 def whole_project(paths: Sequence[Path], found: Sequence[discovery.DiscoveredFile], settings: Settings) -> list[str]:
