@@ -253,6 +253,29 @@ ALONE = {
 }
 
 
+LINK = "[![Open In Colab](badge.svg)](https://colab.research.google.com/github/me/it/blob/main/{})"
+
+
+@pytest.mark.parametrize(
+    ("page", "text", "first", "is_alone"),
+    [
+        ("README.md", LINK.format("nb/a%20b.ipynb"), "x = 1", True),
+        ("nb/index.rst", LINK.format("nb/a%20b.ipynb"), "x = 1", True),
+        ("README.md", LINK.format("nb/b.ipynb"), "x = 1", False),
+        ("README.md", "nb/a%20b.ipynb, or colab.research.google.com", "x = 1", False),
+        ("README.md", LINK.format("nb/a%20b.ipynb"), "from net import f", False),
+    ],
+)
+def test_a_notebook_that_a_page_opens_on_colab_stands_alone(
+    page: str, text: str, first: str, is_alone: bool, here: Path, cli: Cli
+) -> None:
+    """Found in pytorch-seq2seq. One that imports the project's modules does not run there as it is."""
+    write_tree(here, {page: text, "nb/a b.ipynb": notebook(IMPORT, first, MOVE), "nb/net.py": "f = 1"})
+    assert cli("apply").last.startswith("Rewrote 1 of ")
+    assert ("class accel:" in (here / "nb/a b.ipynb").read_text()) == is_alone
+    assert (here / "nb/accel.py").exists() != is_alone
+
+
 @pytest.mark.parametrize("name", ALONE)
 def test_a_notebook_that_stands_alone_holds_the_functions_where_they_are_used_first(
     name: str, here: Path, cli: Cli

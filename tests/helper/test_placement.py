@@ -20,6 +20,7 @@ from torchmigrate.project.import_graph import Import, ImportIndex, read_imports
 from torchmigrate.project.packaging import installed_package, is_installable, linked_folders
 
 EITHER = "try:\n    from . import accel\nexcept ImportError:  # run as a script\n    import accel"
+OUTSIDE = "try:\n    from .. import accel\nexcept (ImportError, ValueError):  # run as a script\n    import accel"
 OR_INSTALLED = "try:\n    import accel\nexcept ImportError:  # where it is installed\n    from pkg import accel"
 LINKING = """import os
 from setuptools import find_packages, setup
@@ -75,6 +76,39 @@ PLACES = {
         },
         [("pkg/sub", "evaluate.py")],
     ),
+    "a package that a notebook beside it and the scripts above name": (
+        {
+            "main.py": "from faces.src.net import Net\nimport torch\ntorch.cuda",
+            "faces/src/first.py": "from .net import Net\nclass First: pass",
+            "faces/src/__init__.py": "from .net import Net",
+            "faces/src/net.py": "import math\nclass Net: pass",
+            "faces/src/deep/late.py": "import math\nclass Late: pass",
+            "faces/try.py": "from src import Net, first\nfrom src.first import First\nfrom src.deep.late import Late",
+            "faces/fit.py": "import sys\nsys.path.append('..')\nfrom src.other import f",
+            "faces/src/other.py": "f = 1",
+            "more.py": "from faces.src.other import f\nfrom faces.src.deep.late import Late",
+        },
+        {
+            "faces/src/net.py": ("faces/src/accel.py", "from . import accel"),
+            "faces/src/deep/late.py": ("faces/src/accel.py", "from .. import accel"),
+            "faces/src/first.py": ("faces/src/accel.py", "from . import accel"),
+            "faces/src/other.py": ("accel.py", "import accel"),
+        },
+        [(".", "main.py"), (".", "more.py"), ("faces", "try.py")],
+    ),
+    "an installed package that another one needs in a function only": (
+        {
+            "setup.py": "from setuptools import setup\nsetup(name='a', packages=['a', 'tvm'])",
+            "a/__init__.py": "",
+            "a/net.py": "def f():\n    import tvm\n    from tvm import nvcc",
+            "a/uses.py": "from a.net import f",
+            "tvm/__init__.py": "",
+            "tvm/nvcc.py": "",
+            "scripts/fit.py": "from a.net import f",
+        },
+        {"a/net.py": ("a/accel.py", "from a import accel"), "scripts/fit.py": ("a/accel.py", "from a import accel")},
+        [],
+    ),
     "a package whose scripts name its modules from inside": (
         {
             "top/__init__.py": "",
@@ -87,7 +121,7 @@ PLACES = {
         {
             "top/face/models/net.py": (
                 "top/face/accel.py",
-                "try:\n    from .. import accel\nexcept ImportError:  # run as a script\n    import accel",
+                OUTSIDE,
             ),
         },
         [("top/face/tests", "check.py")],
@@ -736,7 +770,7 @@ PLACES = {
         {
             "examples/dump/dump.py": ("examples/dump/accel.py", EITHER),
             "examples/dump/chain.py": ("examples/dump/accel.py", "import accel"),  # it is never of the package
-            "examples/voice/models/pitch.py": ("examples/voice/accel.py", EITHER.replace("from .", "from ..")),
+            "examples/voice/models/pitch.py": ("examples/voice/accel.py", OUTSIDE),
             "examples/voice/main.py": ("examples/voice/accel.py", "import accel"),
             "examples/synth/tool.py": ("accel.py", "import accel"),
             "examples/synth/net/net.py": ("accel.py", OR_INSTALLED),
@@ -980,6 +1014,19 @@ def test_packages_that_a_build_backend_is_told(settings: str, installed: list[st
     root = write_tree(tmp_path, {"pyproject.toml": settings, **files})
     found = {name: installed_package(f"{root}/src", (name, "module")) for name in "abc"}
     assert found == {name: f"{root}/src/{name}" if name in installed else None for name in "abc"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "installed"),
+    [
+        ("[tool.hatch.build.targets.wheel]\ninclude = ['a', '/b/**/*.py', '*.md', 'none']\n", ["a", "b"]),
+        ("[tool.hatch.build]\ninclude = ['a/*']\n", ["a"]),
+    ],
+)
+def test_packages_that_hatch_includes_by_a_pattern(settings: str, installed: list[str], tmp_path: Path) -> None:
+    """Found in cleanrl, whose wheel has two folders, of which one has no `__init__.py`."""
+    root = write_tree(tmp_path, {"pyproject.toml": HATCH + settings, **{f"{name}/a.py": "" for name in "abc"}})
+    assert [name for name in "abc" if installed_package(str(root), (name, "a"))] == installed
 
 
 @pytest.mark.parametrize(

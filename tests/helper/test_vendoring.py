@@ -569,6 +569,32 @@ def test_what_a_program_loads_by_a_computed_name_from_a_folder_that_it_adds(
         run(tmp_path, os.path.basename(path), folder=os.path.dirname(path) or ".")
 
 
+PLUGIN = "import torch\ndef setup():\n    torch.cuda.empty_cache\nif __name__ == '__main__':\n    setup()\n"
+SERVER = "import importlib, torch\ntorch.cuda.synchronize\nname = 'whisper'\nimportlib.import_module({}).setup()\n"
+
+
+@pytest.mark.parametrize(
+    ("computed", "is_shared"),
+    [
+        ("f'extensions.{name}.script'", True),
+        ("'extensions.' + name + '.script'", True),
+        ("'.'.join(['extensions', name, 'script'])", False),
+    ],
+)
+def test_what_a_program_loads_by_a_computed_name_from_a_folder_below_it(
+    computed: str, is_shared: bool, tmp_path: Path
+) -> None:
+    """Found in text-generation-webui: its extensions, also scripts, find the copy beside its server."""
+    write_tree(tmp_path, {"extensions/whisper/script.py": PLUGIN, "server.py": SERVER.format(computed)})
+    write_plan(tmp_path)
+    first = (tmp_path / "accel.py").read_text()
+    assert "def synchronize" in first and ("def empty_cache" in first) == is_shared
+    assert (tmp_path / "extensions/whisper/accel.py").exists()
+    assert checked(tmp_path) == {} and write_plan(tmp_path) == {}
+    if is_shared:
+        run(tmp_path, "server.py")
+
+
 def test_a_run_over_one_folder_leaves_the_users_of_other_copies_aside(tmp_path: Path) -> None:
     """A folder with an `__init__.py` belongs to the folder above it, with all that lies there."""
     alone = "import torch\ntorch.cuda.synchronize()\n"

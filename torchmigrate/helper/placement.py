@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 import sys
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
-from torchmigrate.base import system
+from torchmigrate.base import file_io, system
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import CUDA, SEARCH_PATHS, Import, ImportIndex, Use
@@ -29,7 +32,8 @@ from torchmigrate.syntax.resolver import chain_of, ends_program, last_name
 from torchmigrate.syntax.scope import tree_of, walk
 
 _OR_INSTALLED = "try:\n    import {0}\nexcept ImportError:  # where it is installed\n    {1}"
-_EITHER = "try:\n    from {1} import {0}\nexcept ImportError:  # run as a script\n    import {0}"
+_EITHER = "try:\n    from {1} import {0}\nexcept {2}:  # run as a script\n    import {0}"
+_BEYOND = "(ImportError, ValueError)"  # Python < 3.9 raises the second where dots lead out of the outermost package
 
 
 _MANY_DOTS = 3  # more of them are harder to read than the package's name
@@ -80,7 +84,7 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
 def _either(helper: str, directory: str, folder: str) -> str:
     """Return the statement by which modules of a package, and scripts, in `directory` find the helper in `folder`."""
     dots = 1 if directory == folder else 1 + len(system.dotted(directory, folder))
-    return _EITHER.format(helper, "." * dots)
+    return _EITHER.format(helper, "." * dots, _BEYOND if dots > 1 else "ImportError")
 
 
 def _runs_from_its_folder(index: ImportIndex, path: str) -> bool:
@@ -140,9 +144,14 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
         return _absolute(index, *foreign, helper)
     if absolute:
         place = _absolute(index, *_named(absolute), helper)
-        root = os.path.dirname(place.path)
-        if place.statement == f"import {helper}" and index.is_package(root) and any(u.relative for u in uses):
-            return replace(place, statement=_either(helper, directory, root))  # scripts name it from inside its package
+        folder = os.path.dirname(place.path)
+        if place.statement == f"import {helper}" and index.is_package(folder) and any(u.relative for u in uses):
+            either = _either(helper, directory, folder)  # scripts name it from inside its package
+            return replace(place, statement=either)
+        if place.statement == f"import {helper}" and (inner := _inner_use(index, absolute, folder)):
+            package = system.joined(inner.root, inner.dotted[0])
+            dots = "." * (1 + len(system.dotted(directory, package)))
+            return Placement(system.joined(package, f"{helper}.py"), f"from {dots} import {helper}")
         return place
     if proven := _root_used(index, own, path, helper, 2):  # what is named in full is nobody else's
         return _absolute(index, *proven, helper)
@@ -163,6 +172,20 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
         if root and _defines(index, path) and not _has_scripts(index, directory, helper):
             return _absolute(index, root, system.dotted(path.removesuffix(".py"), root), helper)
     return beside(path, helper)
+
+
+def _inner_use(index: ImportIndex, uses: list[Use], root: str) -> Use | None:
+    """Return how a script below `root` names a module, if names start in the script's own folder; the innermost one.
+
+    Such a script finds no copy in `root`, unless it sets up its own imports.
+    """
+    own = [u for u in uses if os.path.dirname(u.importer) == u.root != root and system.is_inside(u.root, root)]
+    raw = {use: index.read_or_nothing(use.importer) for use in own}
+    return max(
+        (use for use in own if len(use.dotted) > 1 and not any(word in raw[use] for word in SEARCH_PATHS)),
+        key=lambda use: len(use.root),
+        default=None,
+    )
 
 
 def _defines(index: ImportIndex, path: str) -> bool:
@@ -188,8 +211,12 @@ _DEFINING = {ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef}
 
 
 def _named(uses: list[Use]) -> tuple[str, tuple[str, ...]]:
-    """Return the root and the dotted name by which a module is imported; one that can be installed goes first."""
-    best = next((u for u in uses if _is_installed(u.root, u.dotted)), uses[0])
+    """Return the root and the dotted name by which a module is imported.
+
+    One that can be installed goes first, then the outermost of a script that lies where its names start.
+    """
+    starting = [u for u in uses if os.path.dirname(u.importer) == u.root] or uses[:1]
+    best = next((u for u in uses if _is_installed(u.root, u.dotted)), min(starting, key=lambda use: len(use.root)))
     return best.root, best.dotted
 
 
@@ -281,8 +308,10 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
         or (directory in index.folders_of_scripts and not is_named)
     )
     if is_certain or _acts(index, path):
-        statement = "import {0}" if is_certain and not is_named else _EITHER
-        return Placement(system.joined(directory, f"{helper}.py"), statement.format(helper, "."))
+        copy = system.joined(directory, f"{helper}.py")
+        return Placement(
+            copy, f"import {helper}" if is_certain and not is_named else _either(helper, directory, directory)
+        )
     if top in index.tops and not installed:
         return _absolute(index, os.path.dirname(top), (os.path.basename(top),), helper)
     return _relative(index, directory, own, helper)
@@ -483,18 +512,38 @@ def _is_shared(index: ImportIndex, top: str) -> bool:
     others = {other for other, its in index.tops.items() if its == root} - {top}
     is_named = bool(others or index.between_tops.get((top, top)))
     users = index.beside_tops.get(top, ())  # of these, those that name CUDA have a use for the helper themselves
+    if len(dotted) > 1:  # a script between that folder and the package finds no copy there
+        uses = [use for target, uses in index.importers.items() if system.is_inside(target, top) for use in uses]
+        if _inner_use(index, [use for use in uses if not use.relative], root):
+            return False
     return not _is_installed(root, dotted) and (is_named or any(index.holds(user, CUDA) for user in users))
 
 
 def _serving(index: ImportIndex, root: str, top: str) -> str:
-    """Return the package whose copy serves an installed one: another of the same installation, if it imports that."""
+    """Return the package whose copy serves an installed one: another of the same installation, if it needs that."""
     counts = index.between_tops
     others = [
         (counts[top, other], other)
         for other, its in index.tops.items()
-        if its == root and counts.get((top, other), 0) > counts.get((other, top), 0) and is_installed_top(index, other)
+        if its == root
+        and counts.get((top, other), 0) > counts.get((other, top), 0)
+        and is_installed_top(index, other)
+        and _needs(index, top, other)
     ]
     return max(others)[1] if others else top
+
+
+def _needs(index: ImportIndex, top: str, other: str) -> bool:
+    """Return whether a file of one of the outermost packages always imports another, not only in a function."""
+    importers = {
+        use.importer for target in index.importers if system.is_inside(target, other) for use in index.importers[target]
+    }
+    return any(
+        at and system.is_inside(at[0], other)
+        for path in importers
+        if system.is_inside(path, top)
+        for _, at in (_located(index, path, item) for item in _certain_imports(index, path))
+    )
 
 
 def is_installed_top(index: ImportIndex, top: str) -> bool:
@@ -657,6 +706,7 @@ def _tops_used(index: ImportIndex, file: str) -> set[_Top]:
 
 # signs that a notebook is opened alone, without the project, and the commands of its first cells there
 _HOSTED = re.compile(rb'"colab"\s*:|google\.colab|colab\.research\.google\.com|"kaggle"\s*:')
+_COLAB_LINK = re.compile(r"colab\.research\.google\.com(/[^\s()\"'<>\[\]]+?\.ipynb)")
 _FETCHES = ("git clone", "pip install", "python -m pip install")
 _FETCHED = re.compile(rf"({'|'.join(_FETCHES)})(?! -r )".encode())  # a file of requirements names other packages
 
@@ -677,7 +727,30 @@ def stands_alone(facts: ProjectContext, path: Path, raw: bytes, book: Notebook) 
     if facts.settings.runtime == "inline" or _HOSTED.search(raw):
         return True
     fetched = {words for line in book.magics() if (words := _fetched(line))}
-    return "git clone" in fetched or bool(fetched and not _imports_project(facts.index, str(path)))
+    is_alone = not _imports_project(facts.index, str(path))
+    return "git clone" in fetched or (is_alone and (bool(fetched) or _is_linked_to_colab(facts.index.root, path)))
+
+
+def _is_linked_to_colab(root: str, path: Path) -> bool:
+    """Return whether a page beside a notebook, or above it, has a link that opens the notebook on Colab."""
+    for folder in path.parents:
+        end = f"/{path.relative_to(folder).as_posix()}"
+        if any(link.endswith(end) for link in _colab_links(str(folder))):
+            return True
+        if str(folder) == root:
+            break
+    return False
+
+
+@cache
+def _colab_links(folder: str) -> tuple[str, ...]:
+    """Return the notebooks that the pages in a folder open on Colab, as the links spell them."""
+    texts = []
+    with contextlib.suppress(OSError):
+        for name in sorted(os.listdir(folder)):
+            with contextlib.suppress(OSError, ValueError):
+                texts += [file_io.read_text(Path(folder, name))] if name.lower().endswith((".md", ".rst")) else []
+    return tuple(unquote(link) for text in texts for link in _COLAB_LINK.findall(text))
 
 
 def _fetched(line: str) -> str:

@@ -49,8 +49,8 @@ from torchmigrate.semantic.references import imported_by, spelled
 from torchmigrate.source import encoding, notebook
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source, helper_class, holds_class
-from torchmigrate.syntax.resolver import chain_of
-from torchmigrate.syntax.scope import tree_of
+from torchmigrate.syntax.resolver import chain_of, last_name
+from torchmigrate.syntax.scope import tree_of, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +288,8 @@ class Vendored:
 
         Python loads the first on sys.path for the whole program: the one beside its script, unless a file puts folders
         before it, or else any that a file of the program is meant to find. A program that computes names of modules may
-        import all that find a copy in a folder which it adds to sys.path. One run of pytest is a program of all tests,
-        and puts their folders first.
+        import those in the folder that it names first, and all that find a copy in a folder which it adds to sys.path.
+        One run of pytest is a program of all tests, and puts their folders first.
         """
         if len(self._named) < 2:
             return {}
@@ -300,6 +300,7 @@ class Vendored:
         unseen = everyone.difference(*(program.users for program in programs))
         for program in programs:
             more = {path for path in unseen if program.reaches_out or system.is_inside(path, program.folder)}
+            more |= {path for path in everyone for each in program.named if system.is_inside(path, each)}
             more = more.union(*(users[copy] for copy in program.loads))
             files = program.users | more
             own = system.joined(program.folder, f"{self.facts.helper}.py")
@@ -326,9 +327,24 @@ class Vendored:
         is_wide = any(not system.is_inside(path, folder) for path in files) or not files.isdisjoint(self._path_edits)
         edits = files & self._path_edits.keys()
         is_first = any(self._path_edits[path].is_put_first for path in edits)
-        edits = set() if files.isdisjoint(self._computing) else edits  # of the others it imports what it names
-        loads = {copy for copy in self._named for path in edits if self._may_add(path, copy)}
-        return _Program(folder, files & everyone, is_wide, is_first, loads)
+        computes = not files.isdisjoint(self._computing)  # without, it only imports what it names
+        loads = {copy for copy in self._named for path in edits if computes and self._may_add(path, copy)}
+        named = {system.joined(folder, name) for path in files & self._computing for name in self._heads(path)}
+        return _Program(folder, files & everyone, is_wide, is_first, named, loads)
+
+    def _heads(self, path: str) -> Iterator[str]:
+        """Yield the first parts of the names that a file computes for modules: `import_module(f"models.{name}")`."""
+        try:
+            calls = [n for n in walk(tree_of(path, self.facts.index.read(path))) if isinstance(n, ast.Call) and n.args]
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            return
+        for call in calls:
+            name = call.args[0]
+            while isinstance(name, ast.BinOp):
+                name = name.left
+            head = name.values[0] if isinstance(name, ast.JoinedStr) and name.values else name
+            if last_name(call.func) in ("import_module", "__import__") and isinstance(head, ast.Constant):
+                yield str(head.value).partition(".")[0]
 
     def _may_add(self, path: str, copy: str) -> bool:
         """Return whether a file that speaks of sys.path may add the folder of a copy."""
@@ -402,13 +418,14 @@ class Vendored:
 class _Program:
     """A script's folder, the files that it leads to and that import the helper, and how it may find others.
 
-    Of the copies in `loads` it may find all users, by names that it computes.
+    By names that it computes it may find the files in the folders `named`, and all users of the copies in `loads`.
     """
 
     folder: str
     users: set[str]
     reaches_out: bool
     puts_folders_first: bool
+    named: set[str]
     loads: set[str]
 
 

@@ -314,15 +314,24 @@ def _of_poetry(folder: str, table: Mapping[str, Any]) -> _Selection | None:
 def _of_one_package(folder: str, tables: Mapping[str, Any]) -> _Selection | None:
     """Return what a build backend takes that packs the package with the project's name, if nothing else is said."""
     tools = _table(tables, "tool")
-    wheel = _table(tools, "hatch", "build", "targets", "wheel")
-    if paths := _strings(wheel.get("packages")) or _strings(wheel.get("only-include")):
-        source, names = os.path.dirname(paths[0]), tuple(os.path.basename(path) for path in paths)
-        return _Selection(os.path.normpath(os.path.join(folder, source)), trees=names)
+    if found := _of_hatch(folder, _table(tools, "hatch", "build")):
+        return found
     uv = _table(tools, "uv", "build-backend")
     if named := _strings(uv.get("module-name")) or _strings([uv.get("module-name")]):
         return _Selection(os.path.normpath(os.path.join(folder, str(uv.get("module-root", "src")))), trees=named)
     name = _table(tools, "flit", "module").get("name") or _table(tables, "project").get("name", "")
     return _named(folder, str(name))
+
+
+def _of_hatch(folder: str, table: Mapping[str, Any]) -> _Selection | None:
+    """Return what [tool.hatch.build] says: its packages, or the folders at the root that its patterns include."""
+    wheel = {**table, **_table(table, "targets", "wheel")}
+    if paths := _strings(wheel.get("packages")) or _strings(wheel.get("only-include")):
+        source, names = os.path.dirname(paths[0]), tuple(os.path.basename(path) for path in paths)
+        return _Selection(os.path.normpath(os.path.join(folder, source)), trees=names)
+    heads = [pattern.strip("/").split("/")[0] for pattern in _strings(wheel.get("include"))]
+    names = tuple(name for name in heads if name.isidentifier() and os.path.isdir(os.path.join(folder, name)))
+    return _Selection(folder, trees=names) if names and "src" not in names and "sources" not in wheel else None
 
 
 def _of_pdm(folder: str, table: Mapping[str, Any]) -> _Selection:
