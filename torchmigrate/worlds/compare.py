@@ -388,6 +388,7 @@ def _all_cuda(value: Value) -> bool:
 
 def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
     """Yield calls of other libraries that would get something else."""
+    past = _behind_deaths(old, new)
     for place, found in new.of(FOREIGN):
         before = old.get(FOREIGN, place)
         value = _without_open(found)
@@ -398,8 +399,9 @@ def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault
             name = new.told[FOREIGN, place]
             taken = takes(name)
             library = name.partition(".")[0]
-            if not value and library in HOST:
-                continue
+            is_past = before is None and any(_is_between(place, start, end) for start, end in past)
+            if not value and (library in HOST or (is_past and not taken)):
+                continue  # it is given no device, and nothing but a death kept the original from it
             if value or taken:
                 what = f"takes {_listed(set(taken))} only" if taken else "may have devices of its own"
                 words = f"this device is handed to {library}, which {what}"
@@ -566,6 +568,7 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
     # what moves behind a device that moves, and died before, did not run on the CPU
     past = [(p, end) for p, end in _behind_deaths(old, new) if world.kind in _types(new.get(DEVICE, p) or NOTHING)]
     doubtful = {place[0] for place, _ in deaths}
+    ended = [*new.stops.values(), *new.shut.items()]
     for place, there in original.cuda.of(DEVICE):
         before, now = old.get(DEVICE, place), new.get(DEVICE, original.now(place))
         key = DEVICE, place
@@ -582,8 +585,8 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
                     moved.append(place)
             elif now is not None and (not _types(now) or (gone_past and before is None)):
                 continue  # where a tensor is (`y.to(x.device)`): it moves with that; or nothing came here before
-            elif now is None and any(_is_between(place, start, end) for start, end in new.stops.values()):
-                continue  # the program ends before it comes here
+            elif now is None and any(_is_between(place, start, end) for start, end in ended):
+                continue  # the program ends before it comes here, or in another branch
             elif (now is not None or place not in original.arms) and not (gone_past and place in original.ends):
                 stays.append(place)
     tests = {place: original.cuda.test_of(place) for place in (*moved, *stays)}

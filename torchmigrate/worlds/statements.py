@@ -409,8 +409,14 @@ class Statements(Expressions):
             self.seen.stop(statement, start, self.place(body[-1], frame)[1])
             after = None
         if after is None and _refuses(statement):
-            self.seen.shut[self.place(statement, frame)] = self.place(body[-1], frame)[1]
+            self.seen.shut[self._past(statement, frame)] = self.place(body[-1], frame)[1]
         return after
+
+    def _past(self, refusal: ast.stmt, frame: Frame) -> Place:
+        """Return where what a refusal lets pass begins: its other branch, or what follows."""
+        if isinstance(refusal, ast.If) and refusal.orelse:
+            return frame.file.path, frame.file.original(frame.file.span(refusal.orelse[0])[0])
+        return self.place(refusal, frame)
 
     def _around(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
         """Run the blocks of a statement whose own test, loop or context is about nothing that matters."""
@@ -980,7 +986,7 @@ def _unskipped(value: Value, state: State) -> State | None:
         if runs is None and is_known:
             return None
         path = NONE.union(*(edits for atom, edits in each.atoms.items() if atom != values.Mark(True)))
-        doubts = here.doubts | marks.keys() if len(each.atoms) > 1 else here.doubts
+        doubts = here.doubts | frozenset(marks) if len(each.atoms) > 1 else here.doubts
         here = State(dict(here.env), here.path | path, here.is_plain, doubts)
     return here
 
