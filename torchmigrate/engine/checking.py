@@ -21,6 +21,7 @@ from torchmigrate.rewriting.native_style import chooses
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.worlds.check import Check, Held, Rewritten
 
+RETRIES = 3  # an edit may have been held back for another one that was held back after it
 ROUNDS = 12  # holding one edit back may show that another cannot stand alone; after them, whole files are held back
 
 
@@ -64,25 +65,44 @@ def run_checked(
             rewrites[path] = done.rewritten
     total = sum(len(each.edits) for each in rewrites.values())
     mocked = mocks.covered(facts.index) if rewrites else {}
-    check = Check(facts)
-    changed: set[str] | None = None  # since the last check
-    for at in itertools.count():
-        fresh = _touched(mocked, rewrites)
-        if not fresh and rewrites:
-            fresh = check.held_back(list(rewrites.values()), changed)
-            changed = set()
-        if not fresh:
-            break
-        if at >= ROUNDS:
-            fresh = {path: {(0, len(rewrites[path].before)): next(iter(fresh[path].values()))} for path in fresh}
-        facts = _with_held(facts, fresh)
-        stale |= fresh.keys()
-        changed = changed if changed is None else changed | fresh.keys()
-        for path, done in rerun(sorted(fresh), rewriting):
+
+    def rewrite_again(paths: Iterable[str]) -> None:
+        for path, done in rerun(sorted(paths), rewriting):
             by_path[path] = done
             rewrites.pop(path, None)
             if done.rewritten:
                 rewrites[path] = done.rewritten
+
+    def settle(check: Check, changed: set[str] | None) -> None:
+        """Hold edits back until those that are left do no harm. `changed` are the files to check, None for all."""
+        nonlocal facts
+        for at in itertools.count():
+            fresh = _touched(mocked, rewrites)
+            if not fresh and rewrites:
+                fresh = check.held_back(list(rewrites.values()), changed)
+                changed = set()
+            if not fresh:
+                break
+            if at >= ROUNDS:
+                fresh = {path: {(0, len(rewrites[path].before)): next(iter(fresh[path].values()))} for path in fresh}
+            facts = _with_held(facts, fresh)
+            stale.update(fresh)
+            changed = changed if changed is None else changed | fresh.keys()
+            rewrite_again(fresh)
+
+    settle(Check(facts), None)
+    for _ in range(RETRIES):
+        retried = facts.held.keys() - mocked.keys()
+        first, dones, settled = facts, dict(by_path), dict(rewrites)
+        if not retried:
+            break
+        facts = _released(facts, retried)
+        rewrite_again(retried)
+        settle(Check(facts, settled), set(retried))
+        if not all(_has_all(rewrites.get(path), settled[path]) for path in retried & settled.keys()):
+            facts, by_path, rewrites = first, dones, settled
+        if rewrites == settled:
+            break
     if mode == "check":
         by_path |= dict(rerun(sorted(stale), mode))
     return list(by_path.values()), facts, (total, sum(map(len, facts.held.values())))
@@ -162,6 +182,18 @@ def _has_fix(done: Done) -> bool:
     """Return whether a result of `check` has a fix that `apply` would make."""
     found = done.result.findings if isinstance(done.result, Unchanged) else ()
     return any(f.fix is not None and f.status is Status.OPEN and f.fix.safety is not Safety.DISPLAY for f in found)
+
+
+def _released(facts: ProjectContext, paths: Iterable[str]) -> ProjectContext:
+    """Return the project context with no edit of some files held back."""
+    new = copy.copy(facts)  # keeps the import graph
+    new.held = {path: spans for path, spans in facts.held.items() if path not in set(paths)}
+    return new
+
+
+def _has_all(rewritten: Rewritten | None, settled: Rewritten) -> bool:
+    """Return whether a file still has the edits that did no harm."""
+    return rewritten is not None and {*settled.edits} <= {*rewritten.edits}
 
 
 def _with_held(facts: ProjectContext, fresh: Held) -> ProjectContext:

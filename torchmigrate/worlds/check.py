@@ -22,6 +22,7 @@ from torchmigrate.worlds.program import (
     File,
     FunctionInfo,
     Program,
+    Version,
     line_of,
     name_of_call,
     remembered,
@@ -72,10 +73,14 @@ class _Group:
 
 
 class Check:
-    """The check of a run knows the original, and is asked once for each version of the edits."""
+    """The check of a run knows the original, and is asked once for each version of the edits.
 
-    def __init__(self, facts: ProjectContext) -> None:
+    `settled` are edits that did no harm, by path: with them, a version stands in the original's place.
+    """
+
+    def __init__(self, facts: ProjectContext, settled: Mapping[str, Rewritten] | None = None) -> None:
         self.facts = facts
+        self._settled = settled or {}
         self._originals: dict[str, bytes | None] = {}
         self._old = Program(facts.index, self._original)
         self._groups: list[_Group] | None = None
@@ -85,8 +90,8 @@ class Check:
 
     def held_back(self, files: Sequence[Rewritten], changed: Iterable[str] | None = None) -> Held:
         """Return which edits break a rule in some world. `changed` are the files rewritten since the last call."""
-        by_path = {file.path: file for file in files}
-        for file in files:
+        by_path = {file.path: file for file in files if file != self._settled.get(file.path)}
+        for file in by_path.values():
             self._originals[file.path] = file.before
             self._first.setdefault(file.path, len(self._first) * MOST_EDITS)
             if (kept := self._kept.get(file.path)) is not None and kept.text != file.after:
@@ -102,15 +107,24 @@ class Check:
                     held.setdefault(path, {}).update(spans)
         return held
 
-    def _rewritten(self, by_path: Mapping[str, Rewritten], path: str) -> tuple[bytes, Sequence[Edit], int] | None:
+    def _rewritten(self, by_path: Mapping[str, Rewritten], path: str) -> Version | None:
         file = by_path.get(path)
-        return self._original(path) if file is None else (file.after, file.edits, self._first[path])
+        if file is None:
+            return self._original(path)
+        return file.after, file.edits, self._first[path], self._known(file)
 
-    def _original(self, path: str) -> tuple[bytes, Sequence[Edit], int] | None:
+    def _known(self, file: Rewritten) -> Edits:
+        """Return the numbers of a file's edits that are settled."""
+        settled = set(self._settled[file.path].edits) if file.path in self._settled else ()
+        return frozenset(number for number, edit in enumerate(file.edits, self._first[file.path]) if edit in settled)
+
+    def _original(self, path: str) -> Version | None:
+        if (file := self._settled.get(path)) is not None:
+            return file.after, file.edits, 0, frozenset(range(len(file.edits)))
         if path not in self._originals:
             self._originals[path] = text_of(self.facts.index, path)
         text = self._originals[path]
-        return None if text is None else (text, (), 0)
+        return None if text is None else (text, (), 0, NONE)
 
     def _grouped(self, changed: Mapping[str, Rewritten]) -> list[_Group]:
         """Return the changed files and those that lead to them, in groups that import nothing of each other."""
@@ -222,10 +236,12 @@ class Check:
 
     def _check(self, group: _Group, new: Program, by_path: Mapping[str, Rewritten]) -> Held:
         owners = {
-            self._first[path] + at: (path, edit)
+            number: (path, edit)
             for path in group.paths
             if path in by_path
-            for at, edit in enumerate(by_path[path].edits)
+            for known in (self._known(by_path[path]),)
+            for number, edit in enumerate(by_path[path].edits, self._first[path])
+            if number not in known
         }
         if not owners:
             return {}

@@ -102,10 +102,13 @@ class ClassInfo:
 
 
 class File:
-    """A File belongs to one version. `edits` lead from the original text to this one; the original version has none."""
+    """A File belongs to one version. `edits` lead from the original text to this one; the original version has none.
 
-    def __init__(self, path: str, text: bytes, edits: Sequence[Edit] = (), first: int = 0) -> None:
-        self.path, self.text, self.edits = path, text, edits
+    No value depends on the edits with the numbers `known`: they were found to do no harm.
+    """
+
+    def __init__(self, path: str, text: bytes, edits: Sequence[Edit] = (), first: int = 0, known: Edits = NONE) -> None:
+        self.path, self.text, self.edits, self._known = path, text, edits, known
         self.tree = tree_of(path, text)
         self._starts = encoding.Source(text).line_starts
         self._new: list[tuple[int, int, int]] = []  # spans of this text that edits wrote, with their numbers
@@ -244,7 +247,7 @@ class File:
 
     def edits_of(self, node: ast.AST) -> Edits:
         """Return the edits that wrote this expression itself."""
-        return self._written.get(node, NONE) if self._written else NONE
+        return self._written.get(node, NONE) - self._known if self._written else NONE
 
 
 def _without(first: int, last: int, ranges: Iterable[tuple[int, int]]) -> Iterator[int]:
@@ -255,16 +258,19 @@ def _without(first: int, last: int, ranges: Iterable[tuple[int, int]]) -> Iterat
     yield from range(first, last)
 
 
+Version = tuple[bytes, Sequence[Edit], int, Edits]
+
+
 class Program:
     """A program is one version of all files that the check reads.
 
-    `read` gives the text of a path, the edits that led to it, and the number of the first of them.
+    `read` gives the text of a path, the edits that led to it, the number of the first of them, and the known ones.
     """
 
     def __init__(
         self,
         index: ImportIndex,
-        read: Callable[[str], tuple[bytes, Sequence[Edit], int] | None],
+        read: Callable[[str], Version | None],
         other: Program | None = None,  # files without edits are shared with this version
         kept: dict[str, File] | None = None,  # files parsed before
     ) -> None:
@@ -283,7 +289,8 @@ class Program:
         given = self._read(path)
         if given is None:
             return None
-        if self._other is not None and not given[1]:
+        _, edits, _, known = given
+        if self._other is not None and len(edits) == len(known):
             return self._other.file(path)
         try:
             if path not in self._kept:
