@@ -252,6 +252,38 @@ def test_an_array_that_is_cast_after_its_move_leaves_mps_out_where_no_fix_casts_
     assert ("float().to(device=" in done.get("diffusion/gaussian.py", "")) is knows_cuda
 
 
+DEV = """import torch
+def dev():
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("cpu")
+"""
+MAIN = """def main(args):
+    x = torch.randn(2, device=util.dev())
+    return {}.sample(x, torch.tensor([1], device=x.device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("users", "is_left_out"),
+    [
+        ({"sample.py": MAIN.format("create(10)")}, True),
+        ({"sample.py": "device = util.dev()\nspaced = create(10)\n"}, True),
+        ({"sample.py": MAIN.format("args.made") + "def make():\n    return create(10)\n"}, False),
+        ({"sample.py": "device = util.dev()\n", "other.py": "spaced = create(10)\n"}, False),
+    ],
+    ids=["in a function", "in a file", "in two functions", "in two files"],
+)
+def test_a_function_that_gives_the_device_leaves_mps_out_for_what_its_callers_lead_to(
+    users: dict[str, str], is_left_out: bool, tmp_path: Path
+) -> None:
+    """Found in RePaint: `dist_util.dev()`, and float64 that the sampling of its caller moves."""
+    users = {path: f"import torch\nimport util\nfrom diffusion import create\n{text}" for path, text in users.items()}
+    done = texts_after(write_tree(tmp_path, {**DIFFUSION, "util.py": DEV, **users}))
+    assert ("is_complete" in done["util.py"]) is is_left_out
+    assert "torch.cuda" not in done["util.py"]
+
+
 def test_a_finding_names_the_file_and_line_that_makes_float64(tmp_path: Path) -> None:
     files = {"train.py": FUNCTION, "metrics.py": "\n" + METRIC.format(MAKING[0])}
     reason = "metrics.py, line 3: the device comes to this, which raises on MPS"

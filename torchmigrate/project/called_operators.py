@@ -52,6 +52,23 @@ class CalledOperators(ABC):
             self._known[key] = self._follow(place, name) if self.are_there else None
         return self._known[key]
 
+    def made_beside(self, path: str, name: str) -> Position | None:
+        """Return where an operator is that code of another file leads to which also calls a function of this file."""
+        importers = {use.importer for use in self._index.importers.get(path, ())} if self.are_there else set()
+        for importer in sorted(importers):
+            scopes = self._hierarchy.scopes(importer)
+            top = [*children(scopes.module.node)] if scopes is not None else []
+            defined: list[list[ast.AST]] = [[node] for node in top if isinstance(node, (*FUNCTIONS, ast.ClassDef))]
+            parts: list[list[ast.AST]] = [*defined, [node for node in top if [node] not in defined]]
+            for part in parts:
+                nodes = [n for each in part for n in walk(each)]
+                if scopes is not None and any(isinstance(n, ast.Call) and last_name(n.func) == name for n in nodes):
+                    names = sorted({n.id for n in nodes if isinstance(n, ast.Name)})
+                    place = Place(importer, scopes.module)
+                    if found := next((at for each in names if (at := self.called_by(place, each))), None):
+                        return found
+        return None
+
     @abstractmethod
     def _is_operator(self, node: ast.expr, path: str) -> bool:
         """Return whether a node of a definition in a file is such an operator."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.project.called_operators import name_in_class
+from torchmigrate.project.called_operators import Position, name_in_class
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.semantic import dominance, library_use
 from torchmigrate.semantic.device_expr import moves_data
@@ -526,11 +526,21 @@ def _raising(
         if region.home in (None, function) or (isinstance(owner, ast.ClassDef) and function in owner.body)
     ]
     at = region.first_reached({region.home: reached}, beside=True)
-    if at is None:
+    made = double_made(module, at) if at is not None else _made_behind_the_answer(module, region)
+    if at is None and made is None:
         return ""
-    path, line = double_made(module, at) or (str(module.path), module.source.position(at)[0])
+    path, line = made or (str(module.path), module.source.position(at or 0)[0])
     file = "" if path == str(module.path) else f"{os.path.relpath(path, module.facts.index.root)}, "
     return _RAISES.format(f"{file}line {line}")
+
+
+def _made_behind_the_answer(module: SemanticModel, region: GuardRegion) -> Position | None:
+    """Return where float64 is made that other files lead to where they call the function which gives the device."""
+    home = region.home
+    if home is None or not isinstance(module.parent(home), ast.Module) or module.facts.settings.unsafe_fixes:
+        return None
+    gives = any(isinstance(n, ast.Return) and module.span(n)[1] > region.guard[0] for n in ast.walk(home))
+    return module.facts.doubles.made_beside(str(module.path), home.name) if gives and module.facts.files else None
 
 
 def _raisers(module: SemanticModel, findings: list[Finding], mended: Around[str]) -> list[tuple[Function | None, int]]:
