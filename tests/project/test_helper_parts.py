@@ -82,6 +82,12 @@ def test_a_parameter_does_not_hide_a_function_with_its_name() -> None:
     assert namespace["get_device_capability"]("cuda:1") == (0, 0)  # type: ignore[operator]
 
 
+def test_a_short_form_is_left_out_where_another_function_calls_the_whole_one() -> None:
+    """Found in xformers: a second run took `_running_stream` out again."""
+    text = helper_parts.vendored({"current_stream": Form.SHORT, "default_stream": 0}).decode()
+    assert "def current_stream(" in text and "_running_stream" not in text
+
+
 @pytest.mark.parametrize("is_short", [True, False])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_holds_one_function_and_all_that_it_needs(name: str, is_short: bool) -> None:

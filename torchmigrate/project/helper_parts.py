@@ -301,6 +301,8 @@ def _chosen(uses: Uses, also: Iterable[str]) -> tuple[list[str], list[_Part], Ma
         parts = {**parts, "_Queue": _as("_Queue", parts["_Untimed"])}
     is_short = {name for name in names if uses[name] & Form.SHORT}
     short = {name: _SHORT[name] for name in is_short if _SHORT.get(name, name) not in {name, *extra}}
+    others = _closure((names - {*short}) | {*short.values()} | extra, parts)
+    short = {name: part for name, part in short.items() if name not in others}  # others call all of these
     whole = (names - {*short}) | {*short.values()} | extra
     if uses.get("device", 0) & Form.FIRST and "device" not in _closure(whole - {"device"}, parts):
         parts = {**parts, "device": _as("device", parts["_first"])}
