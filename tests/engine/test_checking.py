@@ -46,6 +46,35 @@ def test_a_file_is_held_back_whole_where_no_end_is_found(tmp_path: Path, monkeyp
     assert isinstance(found["whole.py"], Changed)
 
 
+ABC = "import torch\na = torch.ones(1).cuda()\nb = torch.ones(2).cuda()\nc = torch.ones(3).cuda()\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "left"),
+    [
+        (["a", "b"], [], ""),
+        (["a", "b"], ["a"], "a"),
+        (["a", "b"], ["a", "b"], "ab"),
+        (["a", "b"], ["c"], "ab"),  # what did no harm before is not lost
+    ],
+)
+def test_what_is_held_back_is_checked_again_beside_what_did_no_harm(
+    first: list[str], again: list[str], left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found in nnU-Net and esm, where a second run rewrote more: an edit was held back for another one."""
+
+    def held_back(self: check.Check, files: list[check.Rewritten], changed: object = None) -> check.Held:
+        names = again if self._settled else first
+        name = names.pop(0) if names else ""
+        at = ABC.index(f"{name} = ") if name else 0
+        return {file.path: {(at, ABC.index("\n", at)): "line 1: it is harmful"} for file in files if name}
+
+    monkeypatch.setattr(check.Check, "held_back", held_back)
+    found = planned(write_tree(tmp_path, {"main.py": ABC}))["main.py"]
+    assert isinstance(found, Changed)
+    assert "".join(n for n in "abc" if f"{n} = torch.ones({'abc'.index(n) + 1}).cuda()".encode() in found.after) == left
+
+
 def test_what_holds_an_edit_is_named(tmp_path: Path) -> None:
     text = WHOLE + 'import ctranslate2\nctranslate2.Translator("model", device=device.type)\n'
     result = planned(write_tree(tmp_path, {"main.py": text}), "check")["main.py"]
@@ -1324,3 +1353,6 @@ def test_reasons_tell_lines_as_the_rewritten_files_have_them(tmp_path: Path) -> 
     assert left
     assert all(f.held.startswith(f"other.py, line {number}: this device is handed to ctranslate2") for f in left)
     assert all(f"(left alone: {f.held})" in f.message for f in left)
+    for name in ("main.py", "other.py"):  # the second run reads on in a file that names the helper alone
+        (tmp_path / name).write_bytes(found[name].after)
+    assert isinstance(planned(tmp_path)["main.py"], Unchanged)

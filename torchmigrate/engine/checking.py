@@ -22,6 +22,7 @@ from torchmigrate.rules.model import Ruleset
 from torchmigrate.worlds.check import Check, Held, Rewritten
 
 RETRIES = 3  # an edit may have been held back for another one that was held back after it
+FEW = 40  # so many edits are all tried again; of more, those that were held back before others
 ROUNDS = 12  # holding one edit back may show that another cannot stand alone; after them, whole files are held back
 
 
@@ -73,9 +74,14 @@ def run_checked(
             if done.rewritten:
                 rewrites[path] = done.rewritten
 
-    def settle(check: Check, changed: set[str] | None) -> None:
-        """Hold edits back until those that are left do no harm. `changed` are the files to check, None for all."""
+    def settle(check: Check, changed: set[str] | None) -> set[str]:
+        """Hold edits back until those that are left do no harm. `changed` are the files to check, None for all.
+
+        Returns the files that others were held back after.
+        """
         nonlocal facts
+        before: set[str] = set()
+        earlier: set[str] = set()
         for at in itertools.count():
             fresh = _touched(mocked, rewrites)
             if not fresh and rewrites:
@@ -86,23 +92,30 @@ def run_checked(
             if at >= ROUNDS:
                 fresh = {path: {(0, len(rewrites[path].before)): next(iter(fresh[path].values()))} for path in fresh}
             facts = _with_held(facts, fresh)
+            earlier |= check.beside(before, fresh.keys())
+            before |= fresh.keys()
             stale.update(fresh)
             changed = changed if changed is None else changed | fresh.keys()
             rewrite_again(fresh)
+        return earlier
 
-    settle(Check(facts), None)
+    waiting = settle(Check(facts), None)
+    if sum(map(len, facts.held.values())) <= FEW:
+        waiting = {*facts.held}
     for _ in range(RETRIES):
-        retried = facts.held.keys() - mocked.keys()
+        retried = (facts.held.keys() & waiting) - mocked.keys()
         first, dones, settled = facts, dict(by_path), dict(rewrites)
         if not retried:
             break
         facts = _released(facts, retried)
         rewrite_again(retried)
-        settle(Check(facts, settled), set(retried))
+        check = Check(facts, settled)
+        settle(check, set(retried))
         if not all(_has_all(rewrites.get(path), settled[path]) for path in retried & settled.keys()):
             facts, by_path, rewrites = first, dones, settled
         if rewrites == settled:
             break
+        waiting = check.beside(facts.held.keys(), {p for p in retried if rewrites.get(p) != settled.get(p)})
     if mode == "check":
         by_path |= dict(rerun(sorted(stale), mode))
     return list(by_path.values()), facts, (total, sum(map(len, facts.held.values())))
@@ -192,8 +205,9 @@ def _released(facts: ProjectContext, paths: Iterable[str]) -> ProjectContext:
 
 
 def _has_all(rewritten: Rewritten | None, settled: Rewritten) -> bool:
-    """Return whether a file still has the edits that did no harm."""
-    return rewritten is not None and {*settled.edits} <= {*rewritten.edits}
+    """Return whether a file still has the edits that did no harm, which may use what another edit binds."""
+    spans = {(edit.start, edit.end) for edit in rewritten.edits} if rewritten else set()
+    return all((edit.start, edit.end) in spans for edit in settled.edits)
 
 
 def _with_held(facts: ProjectContext, fresh: Held) -> ProjectContext:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -107,6 +108,11 @@ class Check:
                     held.setdefault(path, {}).update(spans)
         return held
 
+    def beside(self, paths: AbstractSet[str], others: AbstractSet[str]) -> set[str]:
+        """Return those of some files that are checked together with one of the others."""
+        groups = (set(group.paths) for group in self._groups or ())
+        return set().union(*(paths & group for group in groups if not others.isdisjoint(group)))
+
     def _rewritten(self, by_path: Mapping[str, Rewritten], path: str) -> Version | None:
         file = by_path.get(path)
         if file is None:
@@ -179,7 +185,7 @@ class Check:
         file = self._old.file(rewritten.path)
         places = [edit.start for edit in rewritten.edits]
         named = [n for n in file.tree.body if isinstance(n, (*FUNCTIONS, ast.ClassDef))] if file is not None else []
-        spans = [(node.name.encode(), *file.span(node)) for node in named] if file is not None else []
+        spans = [(node.name.encode(), *file.original_span(node)) for node in named] if file is not None else []
         return [name for name, start, end in spans if any(start <= place < end for place in places)]
 
     def _asks_for(self, path: str, names: Iterable[bytes]) -> bool:
@@ -219,7 +225,7 @@ class Check:
         if text is None:
             return False
         is_legacy = b"Tensor(" in text[0] and path in self.facts.under_default.files
-        return is_legacy or any(word in text[0] for word in _ABOUT)
+        return is_legacy or any(word in text[0] for word in (*_ABOUT, f"{self.facts.helper}.".encode()))
 
     def _checked(self, group: _Group, new: Program, by_path: Mapping[str, Rewritten]) -> Held:
         """Return what `_check` finds; what it cannot evaluate is held back whole."""
@@ -343,7 +349,7 @@ class Check:
         for fault in alone:
             path, offset = fault.place
             file = self._old.file(path)
-            spans = [file.span(info.node) for info in file.functions] if file is not None else []
+            spans = [file.original_span(info.node) for info in file.functions] if file is not None else []
             start, end = max((span for span in spans if span[0] <= offset < span[1]), default=(0, MOST_EDITS))
             here = {n: edit for n, (p, edit) in owners.items() if p == path and start <= edit.start <= end}
             beside = {n for n, edit in here.items() if edit.end <= end and edit.text.strip()}
@@ -386,11 +392,11 @@ class Check:
     def _reason(self, fault: Fault, edited: str) -> str:
         """Return a fault in words, with its line, and with its file unless that is the edited one."""
         path, offset = fault.place
-        file = self._old.file(path)
-        if file is None:
+        text = self._settled[path].before if path in self._settled else text_of(self.facts.index, path)
+        if text is None:
             return fault.words
         where = "" if path == edited else f"{os.path.relpath(path, self.facts.index.root)}, "
-        return f"{where}{line_of(self.facts.index, path, file.text, offset)}: {fault.words}"
+        return f"{where}{line_of(self.facts.index, path, text, offset)}: {fault.words}"
 
 
 _STAYS = "this device stays CUDA's, and its program with it"

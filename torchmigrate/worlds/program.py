@@ -165,6 +165,11 @@ class File:
         end = starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
         return begin, end
 
+    def original_span(self, node: ast.AST) -> Span:
+        """Return the byte offsets of a node in the original text."""
+        begin, end = self.span(node)
+        return self.original(begin), self.original(end)
+
     def original(self, offset: int) -> int:
         """Return the offset in the original text; text that an edit wrote is at the edit's start."""
         at = bisect.bisect_right(self._ends, offset)
