@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -38,87 +39,108 @@ def run_checked(
 
     Returns the results, the project context with the edits held back, and the numbers of edits checked and held.
     """
-    by_path = {str(d.result.path): d for d in worker.run(todo, mode, ruleset, facts, jobs, on_progress)}
-    raw = dict(todo)
+    run = _Run(todo, mode, ruleset, facts, jobs)
+    run.begin(on_progress)
+    checked = sum(len(each.edits) for each in run.rewrites.values())
+    run.hold_back()
+    return list(run.results.values()), run.facts, (checked, sum(map(len, run.facts.held.values())))
 
-    def rerun(paths: Iterable[str], mode: str) -> Iterator[tuple[str, Done]]:
-        for done in worker.run([(path, raw[path]) for path in paths], mode, ruleset, facts, jobs, None):
-            yield str(done.result.path), done
 
-    if mode != "check" and (choosing := [path for path, done in by_path.items() if _writes_choice(facts, done)]):
-        facts = _with_helpers(facts, by_path)
-        beside = [path for path in choosing if placement(facts, Path(path)).path in facts.helpers]
-        by_path |= dict(rerun(beside, mode))
-    rewriting = "survey" if mode == "check" else mode
-    rewrites = {path: done.rewritten for path, done in by_path.items() if done.rewritten}
-    surveyed = by_path
-    if mode == "check":
-        fixable = [path for path, done in by_path.items() if path in raw and _has_fix(done)]
-        surveyed = dict(rerun(fixable, rewriting))
-        rewrites = {path: done.rewritten for path, done in surveyed.items() if done.rewritten}
-    stale: set[str] = set()
-    facts = _with_askers(facts, surveyed)
-    hiding = [path for path, text in todo if b"CUDA_VISIBLE_DEVICES" in text and path not in facts.askers]
-    for path, done in rerun(hiding, rewriting) if facts.askers and hiding else ():
-        by_path[path] = done
-        stale.add(path)
-        if done.rewritten:
-            rewrites[path] = done.rewritten
-    total = sum(len(each.edits) for each in rewrites.values())
-    mocked = mocks.covered(facts.index) if rewrites else {}
+class _Run:
+    """A run has the results of all files, and the rewritten ones, which are made again as edits are held back."""
 
-    def rewrite_again(paths: Iterable[str]) -> None:
-        for path, done in rerun(sorted(paths), rewriting):
-            by_path[path] = done
-            rewrites.pop(path, None)
-            if done.rewritten:
-                rewrites[path] = done.rewritten
+    def __init__(self, todo: Sequence[Read], mode: str, ruleset: Ruleset, facts: ProjectContext, jobs: int) -> None:
+        self.facts = facts
+        self.results: dict[str, Done] = {}
+        self.rewrites: dict[str, Rewritten] = {}
+        self._texts, self._mode, self._ruleset, self._jobs = dict(todo), mode, ruleset, jobs
+        self._outdated: set[str] = set()  # files whose findings in `check` do not tell yet what is held back
+        self._mocked: Held = {}
 
-    def settle(check: Check, changed: set[str] | None) -> set[str]:
+    def begin(self, on_progress: Progress | None) -> None:
+        """Process all files, and those again for which the results of others count."""
+        done = worker.run([*self._texts.items()], self._mode, self._ruleset, self.facts, self._jobs, on_progress)
+        surveyed = self.results = {str(each.result.path): each for each in done}
+        if self._mode == "check":
+            fixable = [path for path, done in self.results.items() if path in self._texts and _has_fix(done)]
+            surveyed = dict(self._processed(fixable, "survey"))
+        elif choosing := [path for path, done in self.results.items() if _writes_choice(self.facts, done)]:
+            self.facts = _with_helpers(self.facts, self.results)
+            beside = [path for path in choosing if placement(self.facts, Path(path)).path in self.facts.helpers]
+            self.results |= dict(self._processed(beside, self._mode))
+        self.rewrites = {path: done.rewritten for path, done in surveyed.items() if done.rewritten}
+        self.facts = _with_askers(self.facts, surveyed)
+        if self.facts.askers:
+            hiding = {path for path, text in self._texts.items() if b"CUDA_VISIBLE_DEVICES" in text}
+            self._rewrite(hiding - self.facts.askers)
+
+    def hold_back(self) -> None:
+        """Hold back every edit that does harm; what was held back for another edit is tried again beside the rest."""
+        self._mocked = mocks.covered(self.facts.index) if self.rewrites else {}
+        waiting = self._settle(Check(self.facts), None)
+        if sum(map(len, self.facts.held.values())) <= FEW:
+            waiting = {*self.facts.held}
+        for _ in range(RETRIES):
+            retried = (self.facts.held.keys() & waiting) - self._mocked.keys()
+            if not retried:
+                break
+            waiting = self._retry(retried)
+        if self._mode == "check":
+            self.results |= dict(self._processed(sorted(self._outdated), self._mode))
+
+    def _retry(self, paths: AbstractSet[str]) -> set[str]:
+        """Try the edits again that are held back in some files.
+
+        Returns the files with edits that are still held back, and that were checked together with ones that are not.
+        """
+        first, results, settled = self.facts, dict(self.results), dict(self.rewrites)
+        self.facts = _released(self.facts, paths)
+        self._rewrite(paths)
+        check = Check(self.facts, settled)
+        self._settle(check, set(paths))
+        if not all(_has_all(self.rewrites.get(path), settled[path]) for path in paths & settled.keys()):
+            self.facts, self.results, self.rewrites = first, results, settled
+        changed = {path for path in paths if self.rewrites.get(path) != settled.get(path)}
+        return check.beside(self.facts.held.keys(), changed)
+
+    def _settle(self, check: Check, changed: set[str] | None) -> set[str]:
         """Hold edits back until those that are left do no harm. `changed` are the files to check, None for all.
 
         Returns the files that others were held back after.
         """
-        nonlocal facts
         before: set[str] = set()
         earlier: set[str] = set()
         for at in itertools.count():
-            fresh = _touched(mocked, rewrites)
-            if not fresh and rewrites:
-                fresh = check.held_back(list(rewrites.values()), changed)
+            fresh = _touched(self._mocked, self.rewrites)
+            if not fresh and self.rewrites:
+                fresh = check.held_back(list(self.rewrites.values()), changed)
                 changed = set()
             if not fresh:
                 break
             if at >= ROUNDS:
-                fresh = {path: {(0, len(rewrites[path].before)): next(iter(fresh[path].values()))} for path in fresh}
-            facts = _with_held(facts, fresh)
+                whole = {path: (0, len(self.rewrites[path].before)) for path in fresh}
+                fresh = {path: {whole[path]: next(iter(reasons.values()))} for path, reasons in fresh.items()}
+            self.facts = _with_held(self.facts, fresh)
             earlier |= check.beside(before, fresh.keys())
             before |= fresh.keys()
-            stale.update(fresh)
             changed = changed if changed is None else changed | fresh.keys()
-            rewrite_again(fresh)
+            self._rewrite(fresh)
         return earlier
 
-    waiting = settle(Check(facts), None)
-    if sum(map(len, facts.held.values())) <= FEW:
-        waiting = {*facts.held}
-    for _ in range(RETRIES):
-        retried = (facts.held.keys() & waiting) - mocked.keys()
-        first, dones, settled = facts, dict(by_path), dict(rewrites)
-        if not retried:
-            break
-        facts = _released(facts, retried)
-        rewrite_again(retried)
-        check = Check(facts, settled)
-        settle(check, set(retried))
-        if not all(_has_all(rewrites.get(path), settled[path]) for path in retried & settled.keys()):
-            facts, by_path, rewrites = first, dones, settled
-        if rewrites == settled:
-            break
-        waiting = check.beside(facts.held.keys(), {p for p in retried if rewrites.get(p) != settled.get(p)})
-    if mode == "check":
-        by_path |= dict(rerun(sorted(stale), mode))
-    return list(by_path.values()), facts, (total, sum(map(len, facts.held.values())))
+    def _rewrite(self, paths: Iterable[str]) -> None:
+        """Rewrite some files again, without what is held back."""
+        mode = "survey" if self._mode == "check" else self._mode
+        for path, done in self._processed(sorted(paths), mode):
+            self._outdated.add(path)
+            self.results[path] = done
+            self.rewrites.pop(path, None)
+            if done.rewritten:
+                self.rewrites[path] = done.rewritten
+
+    def _processed(self, paths: Iterable[str], mode: str) -> Iterator[tuple[str, Done]]:
+        todo = [(path, self._texts[path]) for path in paths]
+        for done in worker.run(todo, mode, self._ruleset, self.facts, self._jobs, None):
+            yield str(done.result.path), done
 
 
 def in_new_lines(results: Sequence[FileResult], facts: ProjectContext) -> list[FileResult]:

@@ -335,10 +335,10 @@ class Vendored:
     def _heads(self, path: str) -> Iterator[str]:
         """Yield the first parts of the names that a file computes for modules: `import_module(f"models.{name}")`."""
         try:
-            calls = [n for n in walk(tree_of(path, self.facts.index.read(path))) if isinstance(n, ast.Call) and n.args]
+            tree = tree_of(path, code(path, self.facts.index.read(path)))
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             return
-        for call in calls:
+        for call in (node for node in walk(tree) if isinstance(node, ast.Call) and node.args):
             name = call.args[0]
             while isinstance(name, ast.BinOp):
                 name = name.left
