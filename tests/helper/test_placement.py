@@ -86,15 +86,18 @@ PLACES = {
             "faces/try.py": "from src import Net, first\nfrom src.first import First\nfrom src.deep.late import Late",
             "faces/fit.py": "import sys\nsys.path.append('..')\nfrom src.other import f",
             "faces/src/other.py": "f = 1",
-            "more.py": "from faces.src.other import f\nfrom faces.src.deep.late import Late",
+            "faces/src/solo.py": "import math\nclass Solo: pass",
+            "faces/both.py": "from src.solo import Solo",
+            "more.py": "from faces.src.other import f\nfrom faces.src.deep.late import Late\nimport faces.src.solo",
         },
         {
             "faces/src/net.py": ("faces/src/accel.py", "from . import accel"),
             "faces/src/deep/late.py": ("faces/src/accel.py", "from .. import accel"),
             "faces/src/first.py": ("faces/src/accel.py", "from . import accel"),
+            "faces/src/solo.py": ("faces/src/accel.py", "from . import accel"),
             "faces/src/other.py": ("accel.py", "import accel"),
         },
-        [(".", "main.py"), (".", "more.py"), ("faces", "try.py")],
+        [(".", "main.py"), (".", "more.py"), ("faces", "try.py"), ("faces", "both.py")],
     ),
     "an installed package that another one needs in a function only": (
         {

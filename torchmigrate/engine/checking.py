@@ -59,8 +59,9 @@ class _Run:
 
     def begin(self, on_progress: Progress | None) -> None:
         """Process all files, and those again for which the results of others count."""
-        done = worker.run([*self._texts.items()], self._mode, self._ruleset, self.facts, self._jobs, on_progress)
-        surveyed = self.results = {str(each.result.path): each for each in done}
+        todo = [*self._texts.items()]
+        first = worker.run(todo, self._mode, self._ruleset, self.facts, self._jobs, on_progress)
+        surveyed = self.results = {str(done.result.path): done for done in first}
         if self._mode == "check":
             fixable = [path for path, done in self.results.items() if path in self._texts and _has_fix(done)]
             surveyed = dict(self._processed(fixable, "survey"))
@@ -219,10 +220,10 @@ def _has_fix(done: Done) -> bool:
     return any(f.fix is not None and f.status is Status.OPEN and f.fix.safety is not Safety.DISPLAY for f in found)
 
 
-def _released(facts: ProjectContext, paths: Iterable[str]) -> ProjectContext:
+def _released(facts: ProjectContext, paths: AbstractSet[str]) -> ProjectContext:
     """Return the project context with no edit of some files held back."""
     new = copy.copy(facts)  # keeps the import graph
-    new.held = {path: spans for path, spans in facts.held.items() if path not in set(paths)}
+    new.held = {path: spans for path, spans in facts.held.items() if path not in paths}
     return new
 
 

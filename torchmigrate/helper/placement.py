@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import os
 import re
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
-from torchmigrate.base import file_io, system
+from torchmigrate.base import system
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import CUDA, SEARCH_PATHS, Import, ImportIndex, Use
@@ -24,6 +23,7 @@ from torchmigrate.project.packaging import (
     installed_package,
     is_installed_itself,
     linked_folders,
+    page,
 )
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import HELPER, import_statement, spelled
@@ -83,8 +83,13 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
 
 def _either(helper: str, directory: str, folder: str) -> str:
     """Return the statement by which modules of a package, and scripts, in `directory` find the helper in `folder`."""
-    dots = 1 if directory == folder else 1 + len(system.dotted(directory, folder))
-    return _EITHER.format(helper, "." * dots, _BEYOND if dots > 1 else "ImportError")
+    dots = _dots(directory, folder)
+    return _EITHER.format(helper, dots, "ImportError" if dots == "." else _BEYOND)
+
+
+def _dots(directory: str, folder: str) -> str:
+    """Return the dots by which modules in `directory` name a folder above, or their own."""
+    return "." if directory == folder else "." * (1 + len(system.dotted(directory, folder)))
 
 
 def _runs_from_its_folder(index: ImportIndex, path: str) -> bool:
@@ -145,13 +150,14 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
     if absolute:
         place = _absolute(index, *_named(absolute), helper)
         folder = os.path.dirname(place.path)
-        if place.statement == f"import {helper}" and index.is_package(folder) and any(u.relative for u in uses):
-            either = _either(helper, directory, folder)  # scripts name it from inside its package
-            return replace(place, statement=either)
-        if place.statement == f"import {helper}" and (inner := _inner_use(index, absolute, folder)):
+        if place.statement != f"import {helper}":
+            return place
+        if index.is_package(folder) and any(u.relative for u in uses):  # scripts name it from inside its package
+            return replace(place, statement=_either(helper, directory, folder))
+        if inner := _inner_use(index, absolute, folder):
             package = system.joined(inner.root, inner.dotted[0])
-            dots = "." * (1 + len(system.dotted(directory, package)))
-            return Placement(system.joined(package, f"{helper}.py"), f"from {dots} import {helper}")
+            statement = f"from {_dots(directory, package)} import {helper}"
+            return Placement(system.joined(package, f"{helper}.py"), statement)
         return place
     if proven := _root_used(index, own, path, helper, 2):  # what is named in full is nobody else's
         return _absolute(index, *proven, helper)
@@ -179,13 +185,10 @@ def _inner_use(index: ImportIndex, uses: list[Use], root: str) -> Use | None:
 
     Such a script finds no copy in `root`, unless it sets up its own imports.
     """
-    own = [u for u in uses if os.path.dirname(u.importer) == u.root != root and system.is_inside(u.root, root)]
-    raw = {use: index.read_or_nothing(use.importer) for use in own}
-    return max(
-        (use for use in own if len(use.dotted) > 1 and not any(word in raw[use] for word in SEARCH_PATHS)),
-        key=lambda use: len(use.root),
-        default=None,
-    )
+    below = [u for u in uses if os.path.dirname(u.importer) == u.root != root and system.is_inside(u.root, root)]
+    named = [use for use in below if len(use.dotted) > 1]
+    plain = (use for use in named if not any(index.holds(use.importer, word) for word in SEARCH_PATHS))
+    return max(plain, key=lambda use: len(use.root), default=None)
 
 
 def _defines(index: ImportIndex, path: str) -> bool:
@@ -308,10 +311,9 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
         or (directory in index.folders_of_scripts and not is_named)
     )
     if is_certain or _acts(index, path):
-        copy = system.joined(directory, f"{helper}.py")
-        return Placement(
-            copy, f"import {helper}" if is_certain and not is_named else _either(helper, directory, directory)
-        )
+        is_plain = is_certain and not is_named
+        statement = f"import {helper}" if is_plain else _either(helper, directory, directory)
+        return Placement(system.joined(directory, f"{helper}.py"), statement)
     if top in index.tops and not installed:
         return _absolute(index, os.path.dirname(top), (os.path.basename(top),), helper)
     return _relative(index, directory, own, helper)
@@ -535,15 +537,9 @@ def _serving(index: ImportIndex, root: str, top: str) -> str:
 
 def _needs(index: ImportIndex, top: str, other: str) -> bool:
     """Return whether a file of one of the outermost packages always imports another, not only in a function."""
-    importers = {
-        use.importer for target in index.importers if system.is_inside(target, other) for use in index.importers[target]
-    }
-    return any(
-        at and system.is_inside(at[0], other)
-        for path in importers
-        if system.is_inside(path, top)
-        for _, at in (_located(index, path, item) for item in _certain_imports(index, path))
-    )
+    importers = {importer for own, used, importer in index.uses_of_tops if (own, used) == (top, other)}
+    located = (_located(index, path, item)[1] for path in importers for item in _certain_imports(index, path))
+    return any(at and system.is_inside(at[0], other) for at in located)
 
 
 def is_installed_top(index: ImportIndex, top: str) -> bool:
@@ -745,11 +741,8 @@ def _is_linked_to_colab(root: str, path: Path) -> bool:
 @cache
 def _colab_links(folder: str) -> tuple[str, ...]:
     """Return the notebooks that the pages in a folder open on Colab, as the links spell them."""
-    texts = []
-    with contextlib.suppress(OSError):
-        for name in sorted(os.listdir(folder)):
-            with contextlib.suppress(OSError, ValueError):
-                texts += [file_io.read_text(Path(folder, name))] if name.lower().endswith((".md", ".rst")) else []
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    texts = (page(folder, name) for name in names if name.lower().endswith((".md", ".rst")))
     return tuple(unquote(link) for text in texts for link in _COLAB_LINK.findall(text))
 
 

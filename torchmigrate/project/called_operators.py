@@ -57,16 +57,13 @@ class CalledOperators(ABC):
         importers = {use.importer for use in self._index.importers.get(path, ())} if self.are_there else set()
         for importer in sorted(importers):
             scopes = self._hierarchy.scopes(importer)
-            top = [*children(scopes.module.node)] if scopes is not None else []
-            defined: list[list[ast.AST]] = [[node] for node in top if isinstance(node, (*FUNCTIONS, ast.ClassDef))]
-            parts: list[list[ast.AST]] = [*defined, [node for node in top if [node] not in defined]]
-            for part in parts:
-                nodes = [n for each in part for n in walk(each)]
-                if scopes is not None and any(isinstance(n, ast.Call) and last_name(n.func) == name for n in nodes):
-                    names = sorted({n.id for n in nodes if isinstance(n, ast.Name)})
-                    place = Place(importer, scopes.module)
-                    if found := next((at for each in names if (at := self.called_by(place, each))), None):
-                        return found
+            if scopes is None:
+                continue
+            calling = (p for p in _parts(scopes.module.node) if any(_is_call_of(name, node) for node in p))
+            names = sorted({node.id for part in calling for node in part if isinstance(node, ast.Name)})
+            place = Place(importer, scopes.module)
+            if found := next((at for each in names if (at := self.called_by(place, each))), None):
+                return found
         return None
 
     @abstractmethod
@@ -206,6 +203,21 @@ class DoubleMakers(CalledOperators):
             case ast.If(test) | ast.IfExp(test) if any(_says(part, "mps") for part in walk(test)):
                 return True
         return super()._is_apart(node)
+
+
+def _parts(module: ast.AST) -> Iterator[list[ast.AST]]:
+    """Yield the nodes of each function and class of a file, then those of all its other statements together."""
+    others: list[ast.AST] = []
+    for statement in children(module):
+        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+            yield [*walk(statement)]
+        else:
+            others += walk(statement)
+    yield others
+
+
+def _is_call_of(name: str, node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) == name
 
 
 def _is_moved_array(node: ast.expr) -> bool:

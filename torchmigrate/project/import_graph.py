@@ -333,19 +333,19 @@ class ImportIndex:
     @cached_property
     def between_tops(self) -> Counter[tuple[str, str]]:
         """Return how many times files of one of the outermost packages import from one by its name, or from itself."""
-        return Counter((own, top) for own, top, _ in self._uses_of_tops if own)
+        return Counter((own, top) for own, top, _ in self.uses_of_tops if own)
 
     @cached_property
     def beside_tops(self) -> dict[str, set[str]]:
         """Return for each of the outermost packages the files beside it that import from it by its name."""
         found: dict[str, set[str]] = {}
-        for _, top, importer in self._uses_of_tops:
+        for _, top, importer in self.uses_of_tops:
             if os.path.dirname(importer) == self.tops[top]:
                 found.setdefault(top, set()).add(importer)
         return found
 
     @cached_property
-    def _uses_of_tops(self) -> list[tuple[str, str, str]]:
+    def uses_of_tops(self) -> list[tuple[str, str, str]]:
         """Return each import by name from an outermost package: the importer's own or "", that one, the importer."""
         named = ((top, uses) for target, uses in self.importers.items() if (top := self._top_of(target)))
         return [(self._top_of(u.importer), top, u.importer) for top, uses in named for u in uses if not u.relative]

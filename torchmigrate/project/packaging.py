@@ -128,7 +128,7 @@ def _releases(folder: str) -> frozenset[str]:
     """Return the normal names of the packages whose releases a folder's lists of requirements ask for."""
     with suppress(OSError):
         lists = [name for name in os.listdir(folder) if fnmatchcase(name, "requirement*.txt")]
-        return frozenset(_release(line) for name in lists for line in _text(folder, name).splitlines())
+        return frozenset(_release(line) for name in lists for line in page(folder, name).splitlines())
     return frozenset()
 
 
@@ -203,14 +203,15 @@ def _discovered(folder: str, table: Mapping[str, Any]) -> _Selection | None:
 
 
 def _toml(folder: str, name: str = "pyproject.toml") -> Mapping[str, Any]:
-    return parsed_toml(_text(folder, name))
+    return parsed_toml(page(folder, name))
 
 
 def _cfg(folder: str, name: str) -> configparser.ConfigParser:
-    return parsed_cfg(_text(folder, name))
+    return parsed_cfg(page(folder, name))
 
 
-def _text(folder: str, name: str) -> str:
+def page(folder: str, name: str) -> str:
+    """Return the text of a file in a folder, or "" if it cannot be read."""
     try:
         return file_io.read_text(Path(folder, name))
     except (OSError, ValueError):

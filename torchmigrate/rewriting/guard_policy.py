@@ -527,9 +527,11 @@ def _raising(
     ]
     at = region.first_reached({region.home: reached}, beside=True)
     made = double_made(module, at) if at is not None else _made_behind_the_answer(module, region)
-    if at is None and made is None:
+    if made is None and at is not None:
+        made = str(module.path), module.source.position(at)[0]
+    if made is None:
         return ""
-    path, line = made or (str(module.path), module.source.position(at or 0)[0])
+    path, line = made
     file = "" if path == str(module.path) else f"{os.path.relpath(path, module.facts.index.root)}, "
     return _RAISES.format(f"{file}line {line}")
 

@@ -86,6 +86,7 @@ class Check:
         self._old = Program(facts.index, self._original)
         self._groups: list[_Group] | None = None
         self._first: dict[str, int] = {}  # the number of each file's first edit
+        self._known: dict[str, Edits] = {}  # the numbers of each file's settled edits
         self._kept: dict[str, File] = {}  # rewritten files, as parsed last
         self._staying: set[Place] = set()  # where a device hangs on edits that were held back
 
@@ -94,7 +95,9 @@ class Check:
         by_path = {file.path: file for file in files if file != self._settled.get(file.path)}
         for file in by_path.values():
             self._originals[file.path] = file.before
-            self._first.setdefault(file.path, len(self._first) * MOST_EDITS)
+            first = self._first.setdefault(file.path, len(self._first) * MOST_EDITS)
+            settled = {*self._settled[file.path].edits} if file.path in self._settled else ()
+            self._known[file.path] = frozenset(n for n, edit in enumerate(file.edits, first) if edit in settled)
             if (kept := self._kept.get(file.path)) is not None and kept.text != file.after:
                 del self._kept[file.path]
         if self._groups is None:
@@ -117,12 +120,7 @@ class Check:
         file = by_path.get(path)
         if file is None:
             return self._original(path)
-        return file.after, file.edits, self._first[path], self._known(file)
-
-    def _known(self, file: Rewritten) -> Edits:
-        """Return the numbers of a file's edits that are settled."""
-        settled = set(self._settled[file.path].edits) if file.path in self._settled else ()
-        return frozenset(number for number, edit in enumerate(file.edits, self._first[file.path]) if edit in settled)
+        return file.after, file.edits, self._first[path], self._known[path]
 
     def _original(self, path: str) -> Version | None:
         if (file := self._settled.get(path)) is not None:
@@ -245,9 +243,8 @@ class Check:
             number: (path, edit)
             for path in group.paths
             if path in by_path
-            for known in (self._known(by_path[path]),)
             for number, edit in enumerate(by_path[path].edits, self._first[path])
-            if number not in known
+            if number not in self._known[path]
         }
         if not owners:
             return {}

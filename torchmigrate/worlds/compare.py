@@ -388,7 +388,6 @@ def _all_cuda(value: Value) -> bool:
 
 def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault]:
     """Yield calls of other libraries that would get something else."""
-    past = _behind_deaths(old, new)
     for place, found in new.of(FOREIGN):
         before = old.get(FOREIGN, place)
         value = _without_open(found)
@@ -399,8 +398,9 @@ def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault
             name = new.told[FOREIGN, place]
             taken = takes(name)
             library = name.partition(".")[0]
-            is_past = before is None and any(_is_between(place, start, end) for start, end in past)
-            if not value and (library in HOST or (is_past and not taken)):
+            if not value and library in HOST:
+                continue
+            if not value and not taken and before is None and _is_behind_a_death(place, old, new):
                 continue  # it is given no device, and nothing but a death kept the original from it
             if value or taken:
                 what = f"takes {_listed(set(taken))} only" if taken else "may have devices of its own"
@@ -546,6 +546,10 @@ def _behind_deaths(old: Observations, new: Observations) -> list[tuple[Place, in
         behind |= found
         fresh -= found
     return [*past, *(new.entries[key].span for key in sorted(behind))]
+
+
+def _is_behind_a_death(place: Place, old: Observations, new: Observations) -> bool:
+    return any(_is_between(place, start, end) for start, end in _behind_deaths(old, new))
 
 
 def _comes_from(caller: tuple[str, Place] | None, past: list[tuple[Place, int]], behind: set[str]) -> bool:
