@@ -123,8 +123,8 @@ def _compile_without_inductor() -> None:
 def _drain(backend: str, count: int) -> None:
     """Wait at exit until the backward threads have dropped their last task.
 
-    Tasks hold Python objects, so dropping one after the interpreter has gone aborts the process. One more backward
-    pass, whose task holds none, makes sure that the last one is dropped.
+    Tasks hold Python objects, and dropping the last reference to one after the interpreter has gone aborts the
+    process. One more backward pass, whose task holds none but immortal ones, makes sure that the last one is dropped.
     """
     seen = statistics()
     _statistics[:] = [lambda: seen]  # keep the backward passes below out of the program's counts
@@ -151,8 +151,12 @@ def _backward_everywhere(backend: str, count: int) -> None:
     engine: Any = torch.autograd.Variable._execution_engine
     for i in range(count):
         with contextlib.suppress(RuntimeError):  # out of memory
-            end = torch.zeros(1, device=f"{backend}:{i}", requires_grad=True).sum()
-            given = (end,), (torch.ones_like(end),), False, False, ()
+            start = torch.zeros(1, device=f"{backend}:{i}", requires_grad=True)
+            end = start.sum()
+            gradient = torch.ones_like(end)
+            for each in (start, end, gradient):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))  # the thread's reference is never the last one
+            given = (end,), (gradient,), False, False, ()
             try:
                 engine.run_backward(*given, allow_unreachable=True)
             except ValueError:  # before torch 2.13, there are inputs or gradients are accumulated
