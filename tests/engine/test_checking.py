@@ -677,6 +677,31 @@ def test_what_stands_behind_a_death_may_refuse_in_a_function_of_another_file(
     assert isinstance(results["bench.py"], Unchanged if is_kept else Changed)
 
 
+MAKES = """import torch
+import maker
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(maker.make(device))
+"""
+CODES = """def code(device):
+    if device.type not in {types}:
+        raise ValueError(device)
+    return device
+"""
+
+
+@pytest.mark.parametrize(
+    ("types", "is_kept"), [('("cpu", "cuda")', True), ('("cpu", "cuda", "mps", "xpu", "npu")', False)]
+)
+def test_a_device_is_followed_over_two_imports_in_a_large_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, types: str, is_kept: bool
+) -> None:
+    monkeypatch.setattr(check, "LARGEST_GROUP", 3)
+    files = {"run.py": MAKES, "maker.py": "import coder\ndef make(device):\n    return coder.code(device)\n"}
+    files |= {"coder.py": CODES.format(types=types), "again.py": MAKES}
+    results = planned(write_tree(tmp_path, files))
+    assert isinstance(results["run.py"], Unchanged if is_kept else Changed)
+
+
 TABLE = """import torch
 TABLE = {table}
 def size(x):

@@ -35,7 +35,7 @@ from torchmigrate.worlds.truth import WORLDS, Setting, User, World
 from torchmigrate.worlds.values import Device, Unknown, Value
 
 MOST_EDITS = 1_000_000  # of a file
-LARGEST_GROUP = 40  # files; in larger ones values are followed over direct imports only
+LARGEST_GROUP = 40  # files; in larger ones values are followed over two imports, or over direct ones only
 ROUNDS = 2  # what a round finds out about attributes and parameters is known to the next
 # words without which worlds cannot differ: those with a GPU that is not CUDA's, and builds for CUDA
 _OTHERS = {*types_of("ladder"), *COLLECTIVES, "nccl", "accelerator"}
@@ -155,8 +155,9 @@ class Check:
     def _divided(self, paths: list[str], changed: Mapping[str, Rewritten]) -> Iterator[_Group]:
         """Yield a group as it is, or, if it is large, each changed file with what it imports itself.
 
-        So are files that speak of CUDA and name the changed functions and classes of what they import, as they say
-        where these run.
+        Where few files are changed, it comes with those that name CUDA as text among what these import in turn, as
+        they may compare a device. So are files that speak of CUDA and name the changed functions and classes of what
+        they import, as they say where these run.
         """
         together = set(paths)
 
@@ -170,12 +171,14 @@ class Check:
             yield _Group(tuple(paths), tuple(paths), whole, imported)
             return
         names = {path: self._changed_names(file) for path, file in changed.items() if path in together}
+        is_small = len(names) <= LARGEST_GROUP
         for path in paths:
             near = [p for p in onward(path) if p != path]
             if path not in changed:
                 near = [p for p in near if p in names and self._asks_for(path, names[p])]
             if path in changed or near:
-                files = path, *near[:LARGEST_GROUP]
+                beyond = [p for each in near for p in onward(each) if self._names_cuda(p)] if is_small else []
+                files = tuple(dict.fromkeys([path, *near, *beyond]))[: LARGEST_GROUP + 1]
                 yield _Group(files, (path,), (frozenset(files),), imported)
 
     def _changed_names(self, rewritten: Rewritten) -> list[bytes]:
@@ -185,6 +188,10 @@ class Check:
         named = [n for n in file.tree.body if isinstance(n, (*FUNCTIONS, ast.ClassDef))] if file is not None else []
         spans = [(node.name.encode(), *file.original_span(node)) for node in named] if file is not None else []
         return [name for name, start, end in spans if any(start <= place < end for place in places)]
+
+    def _names_cuda(self, path: str) -> bool:
+        text = self._original(path)
+        return text is not None and (b'"cuda' in text[0] or b"'cuda" in text[0])
 
     def _asks_for(self, path: str, names: Iterable[bytes]) -> bool:
         text = self._original(path)
