@@ -212,6 +212,30 @@ PLACES = {
         },
         [],
     ),
+    "a script outside the package whose release README installs": (
+        {
+            "setup.py": "from setuptools import setup\nsetup(name='our-pkg', packages=['pkg'])\n",
+            "README.md": "Install it:\n\n```\n$ pip install -U our_pkg\n# pip install git+https://example.org/our-pkg\n```\n",
+            "pkg/__init__.py": "",
+            "examples/train.py": "import pkg",
+            "run.py": "import pkg",
+        },
+        {
+            "examples/train.py": ("examples/accel.py", "import accel"),
+            "run.py": ("pkg/accel.py", "from pkg import accel"),
+        },
+        [],
+    ),
+    "a script outside the package that README installs from here": (
+        {
+            "setup.py": "from setuptools import setup\nsetup(name='our-pkg', packages=['pkg'])\n",
+            "README.md": "`pip install our-pkg`, or `pip install -e .[dev]`\n",
+            "pkg/__init__.py": "",
+            "examples/train.py": "import pkg",
+        },
+        {"examples/train.py": ("pkg/accel.py", "from pkg import accel")},
+        [],
+    ),
     "a module that nobody imports, among those that import each other by name": (
         {
             "src/__init__.py": "",

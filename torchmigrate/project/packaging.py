@@ -108,19 +108,32 @@ def installed_package(root: str, dotted: Iterable[str]) -> str | None:
 
 @cache
 def asks_for_release(folder: str, root: str, package: str) -> bool:
-    """Return whether a folder below `root`, outside its package, has a list of requirements that names a release of it.
+    """Return whether what runs in a folder below `root`, outside its package, is told to use a release of that.
 
-    The list lies there or in a folder between. One that fetches the package from a repository names no release.
+    A list of requirements names the release, there or in a folder between, or the pages of the project install it. A
+    list that fetches the package from a repository names no release, nor do pages that also install what lies here.
     """
     if system.is_inside(folder, system.joined(root, package)):
         return False
     homes = _homes(root)
     names = {canonicalize_name(name) for name in (package, *filter(None, map(_distribution, homes)))}
-    while folder not in homes and system.is_inside(folder, homes[-1]):
-        if not names.isdisjoint(_releases(folder)):
-            return True
-        folder = os.path.dirname(folder)
-    return False
+    below = [folder]
+    while below[-1] not in homes and system.is_inside(below[-1], homes[-1]):
+        below.append(os.path.dirname(below[-1]))
+    asked = [*map(_releases, below[:-1]), *[_installed_by_pages(homes[-1])] * (folder not in homes)]
+    return not names.isdisjoint(frozenset().union(*asked))
+
+
+@cache
+def _installed_by_pages(folder: str) -> frozenset[str]:
+    """Return the normal names of the packages whose releases README installs; none if it also installs a folder."""
+    with suppress(OSError):
+        pages = [page(folder, name) for name in os.listdir(folder) if fnmatchcase(name.lower(), "readme*")]
+        lines = [line for text in pages for line in text.splitlines()]
+        asked = [word.strip("`\"'") for line in lines for word in line.partition("pip install ")[2].split()]
+        if not any(word.startswith(".") or word == "-e" for word in asked) and not any("setup.py" in s for s in lines):
+            return frozenset(map(_release, asked))
+    return frozenset()
 
 
 @cache
