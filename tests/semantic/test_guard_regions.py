@@ -237,6 +237,29 @@ def test_a_cast_that_a_fix_takes_before_the_move_lets_mps_in(migrated: Migrated)
     assert "d = accel.device()\n" in after
 
 
+ENVIRONMENT = f"""import gymnasium as gym
+import torch
+def play(agent):
+    env, d = gym.make("Pole"), 'cuda' if {ASK} else 'cpu'
+    seen, _ = env.reset(seed=1)
+    for _ in range(9):
+        seen, reward, *_ = env.step(agent(torch.Tensor(seen).to(d)))
+        print(GIVEN)
+"""
+UNCAST = ["torch.tensor(reward).to(d)", "torch.as_tensor(reward, device=d)", "torch.from_numpy(seen).cuda()"]
+CAST = ["torch.tensor(reward, dtype=torch.float32).to(d)", "torch.from_numpy(seen).float().to(d)"]
+CAST += ["torch.tensor(reward).to(d, torch.float32)", "torch.tensor(reward, dtype=torch.float32, device=d)"]
+
+
+@pytest.mark.parametrize("given", [*UNCAST, *CAST])
+def test_where_an_environment_may_give_float64_mps_is_left_out(given: str, migrated: Migrated) -> None:
+    """Found in cleanrl: the rewards of Gymnasium's vectors are float64."""
+    after = migrated(ENVIRONMENT.replace("GIVEN", given))
+    assert "torch.cuda" not in after
+    assert ("accel.is_complete()" in after) is (given in UNCAST)
+    assert "is_complete" not in migrated(ENVIRONMENT.replace("GIVEN", given).replace("gymnasium", "pictures"))
+
+
 DEFAULTS = [
     "set_default_dtype(torch.float64)",
     "set_default_dtype(kind)",

@@ -24,7 +24,7 @@ from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.library_use import double_made, double_uses
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import spelled, words_in
-from torchmigrate.semantic.values import double_defaults, doubles_moved
+from torchmigrate.semantic.values import answers_moved, double_defaults, doubles_moved
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import SKIP_MARKS, chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function
@@ -33,6 +33,7 @@ from torchmigrate.torch_api.names import DEVICE, NCCL
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _DOUBLE = "a float64 array of NumPy's goes to its device (line {}), which MPS refuses"
+_ANSWER = "what an environment gives goes to its device uncast (line {}): MPS refuses float64, which it may be"
 _RAISES = "{}: the device comes to this, which raises on MPS"
 _DOUBLES = "float64 is the default dtype (line {}), which MPS refuses"
 _IDLE = "it may stay as it is: what it guards does no harm either way"
@@ -498,16 +499,21 @@ def _without_mps(findings: list[Finding], spared: Mapping[Span, tuple[str, str]]
 
 def _double(module: SemanticModel, region: GuardRegion, mended: Around[str]) -> str:
     """Return why float64 keeps a guard that chooses a device, or "": without CUDA it stayed on the CPU."""
-    moved, defaults = doubles_moved(module), double_defaults(module)
-    moved = {function: [at for at in places if mended.find(at, at) is None] for function, places in moved.items()}
-    if not (moved or defaults) or not _asks_for_cuda(module, region):
+    defaults = double_defaults(module)
+    ways = {_DOUBLE: doubles_moved(module), _ANSWER: answers_moved(module)}
+    if not (defaults or any(ways.values())) or not _asks_for_cuda(module, region):
         return ""
-    at = region.first_reached(moved, beside=True)
-    words = _DOUBLE
-    if at is None:
-        at = region.first_reached({region.home: [*defaults.get(region.home, ()), *defaults.get(None, ())]}, beside=True)
-        words = _DOUBLES
-    return words.format(module.source.position(at)[0]) if at is not None else ""
+    found = {words: _first(region, moved, mended) for words, moved in ways.items()}
+    reached = {region.home: [*defaults.get(region.home, ()), *defaults.get(None, ())]}
+    found[_DOUBLES] = region.first_reached(reached, beside=True)
+    told = (words.format(module.source.position(at)[0]) for words, at in found.items() if at is not None)
+    return next(told, "")
+
+
+def _first(region: GuardRegion, moved: Mapping[Function | None, Sequence[int]], mended: Around[str]) -> int | None:
+    """Return the first of the moves that no fix mends and that the region's device comes to, or None."""
+    left = {function: [at for at in places if mended.find(at, at) is None] for function, places in moved.items()}
+    return region.first_reached(left, beside=True)
 
 
 def _raising(

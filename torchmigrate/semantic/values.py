@@ -10,6 +10,7 @@ from torchmigrate.project.import_graph import FROM_NUMPY
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, own_nodes
+from torchmigrate.torch_api.libraries import ENVIRONMENTS
 from torchmigrate.torch_api.names import DOUBLES
 
 Given = list[tuple[ast.expr, ast.stmt]]  # values, each with the statement that assigns it
@@ -317,6 +318,43 @@ def doubles_moved(module: SemanticModel) -> dict[Function | None, list[int]]:
                     if _is_double(module, value, statement):
                         found.setdefault(module.function(statement), []).append(module.span(move)[0])
     return found
+
+
+@query
+def answers_moved(module: SemanticModel) -> dict[Function | None, list[int]]:
+    """Return where each function moves what an environment's `step` or `reset` gave it, uncast: it may be float64."""
+    found: dict[Function | None, list[int]] = {}
+    if not any(name.encode() in module.source.utf8 for name in ENVIRONMENTS) or not _has_environments(module):
+        return found
+    answers: dict[Function | None, set[str]] = {}
+    for statement in module.scopes.statements:
+        match statement:
+            case ast.Assign([target], ast.Call(ast.Attribute(_, "step" | "reset"))):
+                names = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+                answers.setdefault(module.function(statement), set()).update(names)
+    for statement in module.scopes.statements if answers else ():
+        function = module.function(statement)
+        for node in own_nodes(statement) if function in answers else ():
+            if _array_moved(module, node, statement) in answers[function]:
+                found.setdefault(function, []).append(module.span(node)[0])
+    return found
+
+
+def _array_moved(module: SemanticModel, node: ast.AST, statement: ast.stmt) -> str | None:
+    """Return the name of an array of which a node makes a tensor of the same dtype on a device, or None."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Call(maker, [ast.Name(name)], []), "cuda" | "to")) if not _casts(module, node):
+            pass
+        case ast.Call(maker, [ast.Name(name)], [ast.keyword("device")]):
+            pass
+        case _:
+            return None
+    return name if module.resolve(maker, module.scope(statement)) in _TAKES_ARRAYS else None
+
+
+def _has_environments(module: SemanticModel) -> bool:
+    imported = (b.qualified for scope in module.scopes for bindings in scope.names.values() for b in bindings)
+    return any(name is not None and name.partition(".")[0] in ENVIRONMENTS for name in imported)
 
 
 def _casts(module: SemanticModel, move: ast.Call) -> bool:
