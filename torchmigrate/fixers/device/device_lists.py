@@ -57,6 +57,8 @@ def element(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -
         yield context.note(_spelled(context, _DEFAULT), blocks=False)
     elif not (asked := _is_asked_for(module, whole)) and not _holds_devices(module, items, taker):
         yield context.left("nothing shows that it is a list of devices to use")
+    elif _names_cpu(module, up) and not asked and _skips_by_itself(module, whole):
+        yield context.left("the test that takes it asks whether it is there, and skips")
     elif _names_cpu(module, up) and not asked:
         yield context.note(_spelled(context, _BESIDE_CPU), blocks=False)
     else:
@@ -250,6 +252,22 @@ def _is_asked_for(module: SemanticModel, whole: ast.AST) -> bool:
             if node in up.decorator_list:
                 return False
         node = up
+    return False
+
+
+def _skips_by_itself(module: SemanticModel, whole: ast.AST) -> bool:
+    """Return whether the item is for a decorated function that asks for CUDA in a branch of its own, and leaves."""
+    up = next((up for up in module.ancestors(whole) if isinstance(up, (*FUNCTIONS, ast.ClassDef))), None)
+    body = up.body if isinstance(up, FUNCTIONS) else ()
+    return any(isinstance(s, ast.If) and asks(module, s.test) and any(map(_leaves, s.body)) for s in body)
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Return() | ast.Raise():
+            return True
+        case ast.Expr(ast.Call(func)):
+            return last_name(func) in ("skip", "skipTest")
     return False
 
 
