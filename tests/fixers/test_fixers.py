@@ -150,3 +150,20 @@ def test_a_tensor_type_of_torch_that_a_star_import_gives_is_rewritten(tmp_path: 
     after = texts_after(root)["loss.py"]
     assert "torch.tensor([0], dtype=torch.int64, device=accel.device())" in after
     assert "cuda" not in after
+
+
+COMPUTED = """import torch
+def f(x, device):
+    with torch.autocast(device_type=device.type, enabled=False):
+        return x.cuda()
+"""
+
+
+@pytest.mark.parametrize(("floor", "is_told"), [("torch>=2.4", True), ("torch>=2.5", False), ("numpy", False)])
+def test_autocast_of_a_computed_type_is_told_where_torch_may_be_too_old_for_mps(
+    floor: str, is_told: bool, tmp_path: Path
+) -> None:
+    """Found in flair, which allows torch 1.13: its device becomes MPS, for which autocast raised, also disabled."""
+    root = write_tree(tmp_path, {"a.py": COMPUTED, "requirements.txt": f"{floor}\n"})
+    found = [f for f in planned(root, "check")["a.py"].findings if f.rule == "amp/autocast-device"]
+    assert [(f.line, f.fix) for f in found] == ([(3, None)] if is_told else [])

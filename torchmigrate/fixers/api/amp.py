@@ -33,6 +33,17 @@ def autocast_device(context: RuleContext) -> Iterator[Finding]:
         yield _default_scaler(context, call)
     elif isinstance(device, ast.Constant) and re.fullmatch(r"cuda(:\d+)?", repr(device.value).strip("'")):
         yield from _named(context, name, device) if name in _TYPE else _decorator(context, name)
+    elif name == "autocast" and isinstance(device, ast.Attribute) and device.attr == "type":
+        facts = context.module.facts
+        if facts.torch is not None and not facts.torch_at_least(_WITH_MPS):
+            yield context.note(_OLDER.format(facts.torch), blocks=False)
+
+
+_WITH_MPS = ">=2.5"
+_OLDER = (
+    'before torch 2.5 (this project allows {}) autocast raises where the type is "mps", also with `enabled=False`: '
+    "ask for torch 2.5, or enter it on other devices only"
+)
 
 
 def _arguments(context: RuleContext) -> tuple[ast.Call | None, list[ast.expr]]:
