@@ -40,6 +40,7 @@ STAYS = {
     "in a conditional expression": f"x = f(torch.cuda.cudart()) if {ASK} else x.cuda\n".replace(
         " else x.cuda", " else 0"
     ),
+    "a refusal of a tensor elsewhere, where CUDA is there": f"if not x.is_cuda and {ASK}:\n    raise ValueError(x)\n",
     "a ladder of elifs": (
         f"if {ASK}:\n    d = 'cuda'\nelif torch.backends.mps.is_available():\n    d = 'mps'\nelse:\n    d = 'cpu'\n"
     ),
@@ -111,6 +112,19 @@ CHANGES = {
 @pytest.mark.parametrize("body", CHANGES.values(), ids=CHANGES)
 def test_changes(body: str, migrated: Migrated) -> None:
     assert after(migrated, body) == body.replace(ASK, ASKED).replace("x.cuda()", "x.to(accel.device())")
+
+
+ELSEWHERE = [
+    "if not x.is_cuda and y:\n    raise ValueError(x)\nx.cuda()\n",
+    f"if not x.is_cuda and {ASK}:\n    {MOVE}\n",
+]
+
+
+@pytest.mark.parametrize("body", ELSEWHERE, ids=["a refusal", "a move, where CUDA is there"])
+def test_a_test_of_a_tensor_beside_one_that_changes_changes_too(body: str, migrated: Migrated) -> None:
+    done = after(migrated, body)
+    assert "accel.is_accelerated(x)" in done
+    assert "torch.cuda" not in done
 
 
 def test_regions_are_decided_one_by_one(migrated: Migrated) -> None:

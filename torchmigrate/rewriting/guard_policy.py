@@ -11,6 +11,7 @@ import bisect
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cache, partial
 
@@ -613,9 +614,23 @@ def _idle_left(module: SemanticModel, findings: list[Finding], regions: list[Gua
     # a function that asks twice must ask in the same way, so one test that is kept keeps the others
     kept = {home.get(_span(f)) for f in findings if f.fix and f.guards == "test" and f not in idle}
     stays = {f for f in findings if f in idle and (f.follows or home[_span(f)] not in kept)}
+    stays |= _refusing_beside(module, findings, stays, regions)
     replaced = Around(((e.start, e.end), True) for f in findings if f.fix and f not in stays for e in f.fix.edits)
     gone = {f for f in stays if replaced.find(*_span(f))}  # `x.is_cuda` of a choice that becomes `x.device`
     return [_left(f, _IDLE) if f in stays else f for f in findings if f not in gone]
+
+
+def _refusing_beside(
+    module: SemanticModel, findings: list[Finding], stays: AbstractSet[Finding], regions: list[GuardRegion]
+) -> set[Finding]:
+    """Return the tests of a refusal that stand in one `and` with a test that stays, and guard nothing that changes."""
+    nodes = [_expressions(module).get(_span(f)) for f in stays]
+    tests = [up for n in nodes if n for up in module.ancestors(n) if isinstance(up, ast.BoolOp)]
+    beside = Inside(_span(f) for f in findings if f.fix and f.guards and f not in stays)
+    asked = {span for test in tests if isinstance(test.op, ast.And) for span in beside.find(*module.span(test))}
+    fixes = Inside(_span(f) for f in findings if f.fix and f not in stays)
+    changing = {r.guard for r in regions for span in r.covered if {*fixes.find(*span)} - asked}
+    return {f for f in findings if f.fix and _span(f) in asked - changing}
 
 
 def _idle(
