@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import planned, write_tree
+from conftest import planned, texts_after, write_tree
 
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Status, Unchanged
@@ -675,6 +675,38 @@ def test_what_stands_behind_a_death_may_refuse_in_a_function_of_another_file(
     results = planned(write_tree(tmp_path, {"bench.py": BENCH.format(before=before), "specs.py": SPECS}))
     assert isinstance(results["specs.py"], Changed)
     assert isinstance(results["bench.py"], Unchanged if is_kept else Changed)
+
+
+SPREADS = """import torch
+from helpers import workaround
+def main():
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = torch.nn.Linear(3, 3).to(device)
+    for x in [torch.ones(4, 3)]:
+        x = x.to(device)
+        y = workaround(model, x) if device.type == "cuda" and torch.cuda.device_count() > 1 else model(x)
+main()
+"""
+WORKAROUND = """import torch
+def workaround(model, x):
+    ids = list(range(torch.cuda.device_count()))
+    {}
+    return torch.nn.parallel.parallel_apply(replicas, [(x,)] * len(ids))
+"""
+
+
+@pytest.mark.parametrize(
+    ("replicas", "is_kept"),
+    [("replicas = torch.nn.parallel.replicate(model, ids)", True), ("replicas = [model] * len(ids)", False)],
+)
+def test_what_only_several_accelerators_lead_to_keeps_the_question_how_many_there_are(
+    tmp_path: Path, replicas: str, is_kept: bool
+) -> None:
+    """Found in WaveRNN: with two XPUs, it came to torch.nn.parallel.replicate, which is made for CUDA alone."""
+    files = {"train.py": SPREADS, "helpers.py": WORKAROUND.format(replicas)}
+    after = texts_after(write_tree(tmp_path, files))["train.py"]
+    assert "device = accel.device()" in after
+    assert ("torch.cuda.device_count() > 1" in after) is is_kept
 
 
 MAKES = """import torch

@@ -333,6 +333,8 @@ def _deaths(
             if before is not None and Unknown() in before and Unknown("other") in value:
                 continue  # a test told apart what is not known either way
             edits = new.edits(kind, place)
+            if (asking := edits & new.numbers) and (key not in (lone := alone()).found or key in lone.assumed):
+                edits = asking  # one accelerator would not lead there
             if edits:
                 what = new.told.get((kind, place), '"cuda"')
                 yield Fault(edits, world, place, f"{what} would be reached on {world.title}")

@@ -355,7 +355,10 @@ class External(ABC):
 
     def _helper(self, name: str, call: Call) -> Value:
         if (full := f"accel.{name}") in CALLS:
-            return self.ask(World.call, full)
+            answer = self.ask(World.call, full)
+            if len(answer.atoms) > 1:
+                self.seen.numbers |= call.frame.file.edits_of(call.node.func)
+            return answer
         if name == "device" or (name == "map_location" and call.args):
             return self._helper_device(call)
         if name == "map_location" and not call.named:

@@ -78,6 +78,7 @@ class Observations:
         self.tests: set[tuple[Place, int]] = set()  # where tests, and what imported files do as programs, begin and end
         self.divided: set[Place] = set()  # where something is refused for the remainder of a division
         self.counted: set[Place] = set()  # where more devices than there are are refused, and without CUDA any at all
+        self.numbers: set[int] = set()  # edits that ask how many accelerators there are, where that may be several
         self.used: set[int] = set()  # edits whose values torch itself gets
         self.named: set[Place] = set()  # where texts that name a device of CUDA begin, as far as they are evaluated
         self.has_new_defaults = False  # an edit sets the default of an option
@@ -162,6 +163,7 @@ class Observations:
             self.tests,
             self.divided,
             self.counted,
+            self.numbers,
             self.used,
             self.named,
         ):
