@@ -305,6 +305,16 @@ def test_several_sections_find_the_helper_in_the_cell_that_imports_torch(badge: 
     assert (first, second) == ("import math\nx = x.to(accel.device())", "import cmath\ny = y.to(accel.device())")
 
 
+@pytest.mark.parametrize("again", ["import torch\nimport math", "from torch import nn", "import torch"])
+def test_a_cell_that_imports_torch_again_imports_the_helper_again(again: str, tmp_path: Path) -> None:
+    """Found in Autoformer's: a cell at its head only looks at the GPU, and is not needed to predict."""
+    look = "import torch\nprint(torch.cuda.current_device())"
+    *_, second, use, third = after(tmp_path, look, again, MOVE, "import torch\nz = 1")
+    assert sorted(second.split("\n")) == sorted([*again.split("\n"), "import accel"])
+    assert use == "y = x.to(accel.device())"
+    assert third == "import torch\nz = 1"
+
+
 def test_a_section_that_uses_it_alone_holds_it(tmp_path: Path) -> None:
     shared, first, second = after(
         tmp_path, f"# {BADGE}\nimport torch\nx = torch.ones(1)", "x = x.cuda()", "y = x.cpu()"
