@@ -291,7 +291,7 @@ def build_context(
     if own is None and (names.version_of(floor) or HELPER_FLOOR) < HELPER_FLOOR:
         needs = f"torch>={HELPER_FLOOR[0]}.{HELPER_FLOOR[1]}"
         asks = f"{place} asks for torch {floor.removeprefix('>=')}" if floor and place else f"`torch` is {floor}"
-        notes.append(f"accel.py needs {needs}, {asks}: change it to {needs}")
+        notes.append(f"accel.py is written for {needs}, {asks}: try it with that, or ask for {needs}")
     helper = helper_file.helper_name(inside, texts, overlay)
     has_helper = any(path.endswith(f"/{helper}.py") for path in inside)
     known = ProjectContext(
