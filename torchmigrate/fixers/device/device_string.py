@@ -32,7 +32,7 @@ from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import is_imported, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import class_definition
-from torchmigrate.semantic.references import helper_function, identifiers_in, reads_of, spelled, words_in
+from torchmigrate.semantic.references import helper_function, identifiers_in, reads_of, spell, spelled, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leading_chain
 from torchmigrate.syntax.scope import FUNCTIONS, Function
@@ -395,6 +395,9 @@ def _torch_device(
     context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call
 ) -> Iterator[Finding]:
     """Yield the finding for `torch.device("cuda", i)`; under a flag (`"cuda" if args.cuda`) the string alone."""
+    if outer is not whole and device.index is not None and (edits := _in_arms(context, whole, outer, device, call)):
+        yield context.fix(edits, Safety.SAFE)
+        return
     if outer is not whole:
         yield context.replace(whole, device.as_type if device.index is None else device.as_device, Safety.SAFE)
         return
@@ -428,6 +431,23 @@ def _torch_device(
     else:  # a comment stands in the way, or arguments that torch does not have
         alone = len(call.args) == 1 and not call.keywords
         yield context.replace(whole, device.as_device if alone else "accel.device_type()", Safety.SAFE)
+
+
+def _in_arms(context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call) -> list[Edit] | None:
+    """Return the edits from `torch.device("cuda:1" if x else "cpu")` to devices in both arms, None for another form."""
+    module, up = context.module, context.module.parent(call)
+    match outer:
+        case ast.IfExp(_, body, ast.Constant("cpu") as other) if body is whole and call.args == [outer]:
+            is_argument = isinstance(up, ast.keyword) or (isinstance(up, ast.Call) and call in up.args)
+            if call.keywords or outer.lineno != outer.end_lineno:
+                return None
+            if not is_argument and not isinstance(up, (ast.Assign, ast.Return)):
+                return None
+            (start, end), (inner, last) = module.span(call), module.span(outer)
+            arms = spell(device.as_device, spelled(module)), f"{module.text(call.func)}({module.text(other)})"
+            edits = [Edit(*module.span(arm), text) for arm, text in zip((body, other), arms, strict=True)]
+            return [Edit(start, inner, ""), *edits, Edit(last, end, "")]
+    return None
 
 
 def _compared(context: RuleContext, call: ast.Call, device: Device, up: ast.Compare) -> Finding:
