@@ -217,10 +217,13 @@ PLACES = {
             "setup.py": "from setuptools import setup\nsetup(name='our-pkg', packages=['pkg'])\n",
             "README.md": "Install it:\n\n```\n$ pip install -U our_pkg\n# pip install git+https://example.org/our-pkg\n```\n",
             "pkg/__init__.py": "",
+            "pkg/net.py": "from pkg.blocks import f",
+            "pkg/blocks.py": "def f(): pass",
             "examples/train.py": "import pkg",
             "run.py": "import pkg",
         },
         {
+            "pkg/net.py": ("pkg/accel.py", "from pkg import accel"),
             "examples/train.py": ("examples/accel.py", "import accel"),
             "run.py": ("pkg/accel.py", "from pkg import accel"),
         },

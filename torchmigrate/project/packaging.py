@@ -113,7 +113,7 @@ def asks_for_release(folder: str, root: str, package: str) -> bool:
     A list of requirements names the release, there or in a folder between, or the pages of the project install it. A
     list that fetches the package from a repository names no release, nor do pages that also install what lies here.
     """
-    if system.is_inside(folder, system.joined(root, package)):
+    if folder == (own := system.joined(root, package)) or system.is_inside(folder, own):
         return False
     homes = _homes(root)
     names = {canonicalize_name(name) for name in (package, *filter(None, map(_distribution, homes)))}
