@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import pytest
 
 from torchmigrate.verify.run import simulated_environment
 
+SECONDS = 900  # for the topics of one backend, on a busy machine
 BACKENDS = ("cuda", "mps", "xpu", "npu", "mtia")
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -113,28 +115,38 @@ class Outcomes:
 def outcomes(request: pytest.FixtureRequest, library: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Backend -> its Outcomes. Each backend's topics run in one process, and the processes at once as far as CPUs go.
 
-    There are two devices, or the one that a Mac has, with 64 MiB each."""
+    There are two devices, or the one that a Mac has, with 64 MiB each. pytest-xdist's workers have the same tests, and
+    share the processes: the first one to make a backend's folder runs its topics."""
     topics: dict[str, dict[str, None]] = {}
     for item in request.session.items:
         check = item.callspec.params.get("passes") if hasattr(item, "callspec") else None
         if check:
             topics.setdefault(check.backend, {})[check.topic] = None
 
-    def run(backend: str, folder: Path, own: dict[str, str]) -> Outcomes:
-        done = subprocess.run(
-            [sys.executable, str(PROGRAMS / "serve.py"), str(folder), *topics[backend]],
-            env=own,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-        )
-        return Outcomes({path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}, done.stderr)
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def run(backend: str, own: dict[str, str]) -> Outcomes:
+        folder = shared / f"outcomes-{backend}"
+        said = folder / "said"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            end = time.monotonic() + SECONDS
+            while not said.exists() and time.monotonic() < end:
+                time.sleep(0.1)
+        else:
+            command = [sys.executable, str(PROGRAMS / "serve.py"), str(folder), *topics[backend]]
+            done = subprocess.run(command, env=own, cwd=folder, capture_output=True, text=True)
+            (folder / "ended").write_text(done.stderr)
+            (folder / "ended").rename(said)
+        return Outcomes({path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}, said.read_text())
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = {}
         for backend in topics:
             own = variables(library, backend, 1 if backend == "mps" else 2, 64 << 20)  # pytest changes os.environ
-            jobs[backend] = pool.submit(run, backend, tmp_path_factory.mktemp(backend), own)
+            jobs[backend] = pool.submit(run, backend, own)
         yield lambda backend: jobs[backend].result()
 
 
