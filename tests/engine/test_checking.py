@@ -680,7 +680,12 @@ def test_what_stands_behind_a_death_may_refuse_in_a_function_of_another_file(
 SPREADS = """import torch
 from helpers import workaround
 def main():
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda")
+        if 4 % torch.cuda.device_count() != 0:
+            raise ValueError("divisible")
+    else:
+        device = torch.device("cpu")
     model = torch.nn.Linear(3, 3).to(device)
     for x in [torch.ones(4, 3)]:
         x = x.to(device)

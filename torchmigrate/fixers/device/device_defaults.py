@@ -194,6 +194,8 @@ def _lazy(context: RuleContext, function: Function, whole: ast.AST, name: str, d
     stub = all(isinstance(s, ast.Pass) or isinstance(getattr(s, "value", None), ast.Constant) for s in rest)
     if stub or body[0].lineno == function.lineno:
         return context.note(f"the default of `{name}` names CUDA; ask for the device inside the function")
+    if _is_unread(module, function, name):
+        return context.fix([Edit(*module.span(whole), "None"), *_optional(module, function, name)], Safety.SAFE)
     first = rest[0]
     at = module.source.offset(first_line(first), 0)
     indent = module.source.line_at(at)[: first.col_offset].decode()
@@ -216,6 +218,12 @@ def _lazy(context: RuleContext, function: Function, whole: ast.AST, name: str, d
     if _none_means_something(module, function, name):
         return context.fix(edits, Safety.UNSAFE, f"{context.rule.message}; `{name}=None` may mean something else here")
     return context.fix(edits, Safety.SAFE)
+
+
+def _is_unread(module: SemanticModel, function: Function, name: str) -> bool:
+    """Return whether nothing in a function reads a parameter, nor all its variables together."""
+    names = {word for statement in function.body for word in identifiers_in(module, statement)}
+    return names.isdisjoint({name, "locals", "vars", "eval", "exec"})
 
 
 def _optional(module: SemanticModel, function: Function, name: str) -> Iterator[Edit]:
