@@ -573,7 +573,7 @@ class Statements(Expressions):
         outcomes: dict[bool, Edits] = {}
         test_edits = NONE
         is_inserted = frame.file.is_inserted(node)
-        asked = frozenset(self.seen.numbers)
+        numbers = frozenset(self.seen.numbers)
         if _divides(node.test):
             refusals = (statement for statement in (*node.body, *node.orelse) if isinstance(statement, ast.Raise))
             self.seen.divided.update(self.place(statement, frame) for statement in refusals)
@@ -591,7 +591,7 @@ class Statements(Expressions):
             deaths.append(_death(body, frame))
             self._ended(node, wanted, deaths[-1], frame)
         if isinstance(node.body[-1], ast.Raise) and not node.orelse:
-            self.seen.numbers &= asked  # one accelerator leads on from here, too
+            self.seen.numbers &= numbers  # one accelerator leads on from here, too
         answers = Value({values.Const(b, bool): e for b, e in outcomes.items()})
         if not _only_falls_back(node):  # which device it leaves is seen where that is used
             place = self.place(node.test, frame)
