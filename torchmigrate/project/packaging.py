@@ -120,7 +120,9 @@ def asks_for_release(folder: str, root: str, package: str) -> bool:
     below = [folder]
     while below[-1] not in homes and system.is_inside(below[-1], homes[-1]):
         below.append(os.path.dirname(below[-1]))
-    asked = [*map(_releases, below[:-1]), *[_installed_by_pages(homes[-1])] * (folder not in homes)]
+    asked = [_releases(each) for each in below[:-1]]
+    if folder not in homes:
+        asked.append(_installed_by_pages(homes[-1]))
     return not names.isdisjoint(frozenset().union(*asked))
 
 

@@ -14,7 +14,7 @@ from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, is_cpu, parse
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import helper_function, spell, spelled, strings_in
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.resolver import chain_of, ends_program, last_name
+from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leaves_block
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.backends import having
 from torchmigrate.torch_api.libraries import knows_cuda_alone
@@ -259,16 +259,7 @@ def _skips_by_itself(module: SemanticModel, whole: ast.AST) -> bool:
     """Return whether the item is for a decorated function that asks for CUDA in a branch of its own, and leaves."""
     up = next((up for up in module.ancestors(whole) if isinstance(up, (*FUNCTIONS, ast.ClassDef))), None)
     body = up.body if isinstance(up, FUNCTIONS) else ()
-    return any(isinstance(s, ast.If) and asks(module, s.test) and any(map(_leaves, s.body)) for s in body)
-
-
-def _leaves(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Return() | ast.Raise():
-            return True
-        case ast.Expr(ast.Call(func)):
-            return last_name(func) in ("skip", "skipTest")
-    return False
+    return any(isinstance(s, ast.If) and asks(module, s.test) and leaves_block(s.body) for s in body)
 
 
 def asks(module: SemanticModel, tree: ast.AST) -> bool:

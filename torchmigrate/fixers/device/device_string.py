@@ -395,11 +395,13 @@ def _torch_device(
     context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, call: ast.Call
 ) -> Iterator[Finding]:
     """Yield the finding for `torch.device("cuda", i)`; under a flag (`"cuda" if args.cuda`) the string alone."""
-    if outer is not whole and device.index is not None and (edits := _in_arms(context, whole, outer, device, call)):
-        yield context.fix(edits, Safety.SAFE)
-        return
     if outer is not whole:
-        yield context.replace(whole, device.as_type if device.index is None else device.as_device, Safety.SAFE)
+        if device.index is None:
+            yield context.replace(whole, device.as_type, Safety.SAFE)
+        elif edits := _in_arms(context, whole, outer, device, call):
+            yield context.fix(edits, Safety.SAFE)
+        else:
+            yield context.replace(whole, device.as_device, Safety.SAFE)
         return
     up = context.module.parent(call)
     if left := device_lists.beside_others(context, up):
