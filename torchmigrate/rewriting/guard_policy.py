@@ -678,21 +678,29 @@ def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRe
 
 
 def _joining(module: SemanticModel, regions: list[GuardRegion]) -> set[Span]:
-    """Return the tests of a tensor that guard a move to where something is.
+    """Return the tests of a tensor that guard a move to where something is, or may: a call gets a list of devices.
 
-    `if x.is_cuda: y = y.to(x.device)`; `if x.is_cuda: where = x.get_device()`, and then `y.to(where)`.
+    `if x.is_cuda: y = y.to(x.device)`; `if x.is_cuda: where = x.get_device()`, and then `y.to(where)`;
+    `if x.is_cuda: data = scatter(data, [x.device])`.
     """
     asked = {r.guard: _expressions(module).get(r.guard) for r in regions}
     asking = [r for r in regions if isinstance(node := asked[r.guard], ast.Attribute) and node.attr == "is_cuda"]
     if not asking:
         return set()
     homes = [n for n in module.nodes if isinstance(n, ast.Attribute) and n.attr == "device"]
-    moving = [node for node in {*homes, *dominance.flows_to(module, homes)} if moves_data(module, node)]
+    places = {*homes, *dominance.flows_to(module, homes)}
+    moving = [node for node in places if moves_data(module, node) or _is_listed_for_call(module, node)]
     numbers = [n for n in module.nodes if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "get_device"]
     numbers = [n for n in numbers if not isinstance(module.parent(n), ast.IfExp)]  # device/device-idiom's
     moving += [n for n in numbers if any(moves_data(module, each) for each in dominance.flows_to(module, [n]))]
     uses = Inside(map(module.span, moving))
     return {r.guard for r in asking if any(uses.find(*span) for span in r.spans)}
+
+
+def _is_listed_for_call(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether a device is one of a list that a call gets: `scatter(data, [device])`."""
+    listed = module.parent(node)
+    return isinstance(listed, (ast.List, ast.Tuple)) and _call_with(module, listed) is not None
 
 
 def _leading(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:

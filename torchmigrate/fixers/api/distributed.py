@@ -131,6 +131,21 @@ def mps(context: RuleContext) -> Iterator[Finding]:
         yield context.note("" if name == "DistributedDataParallel" else _NO_COLLECTIVE.format(name))
 
 
+def gloo(context: RuleContext) -> Iterator[Finding]:
+    """Report a process group of gloo, asked for by name and under no test, in a file that puts data on a device."""
+    call, module = context.call, context.module
+    if call is None or not module.facts.is_for_devices or _depends_on_processes(module, call):
+        return
+    given = next((k.value for k in call.keywords if k.arg == "backend"), call.args[0] if call.args else None)
+    if isinstance(given, ast.Constant) and str(given.value).lower() == "gloo" and _puts_on_device(module):
+        yield context.note()
+
+
+@query
+def _puts_on_device(module: SemanticModel) -> bool:
+    return any(isinstance(node, ast.Call) and names_device(node) for node in module.nodes)
+
+
 @query
 def _first_unguarded(module: SemanticModel, names: tuple[str, ...]) -> ast.Call | None:
     know_parents(module)
