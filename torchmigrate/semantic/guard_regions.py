@@ -100,12 +100,14 @@ def _needed(decorator: ast.expr) -> Iterator[str]:
 
 def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) -> GuardRegion:
     region = GuardRegion(span, home=module.function(guard))
-    node = guard
+    node, is_other = guard, False
     negated = isinstance(guard, ast.Compare) and isinstance(guard.ops[0], (ast.NotEq, ast.NotIn))
     for up in module.ancestors(guard):
         match up:
             case ast.UnaryOp(ast.Not()):
                 negated = not negated
+            case ast.Compare(_, [ast.NotEq() | ast.NotIn()], _) if isinstance(node, ast.Constant):  # `!= "cuda"`
+                negated = is_other = True
             case ast.Compare(left, [ast.Eq() | ast.Is()], [ast.Constant(0)]) if left is node:  # or False
                 negated = not negated
             case ast.Compare(left, [ast.Lt()], [ast.Constant(int())]) if left is node:
@@ -114,6 +116,7 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
                 region.covered.append(module.span(up))
             case ast.If() | ast.While() if up.test is node:
                 cover_branch(module, up, negated, region)
+                region.covered += _whole(module, up.body) if is_other and not leaves_block(up.body) else ()
                 region.covered += _defaults_of(module, up) if isinstance(up, ast.If) else ()
                 region.covered += _flagged(module, up.orelse if negated else up.body, tests)
                 if negated and not up.orelse and not isinstance(up.test, ast.BoolOp):

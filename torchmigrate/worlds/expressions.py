@@ -26,7 +26,7 @@ from torchmigrate.worlds.program import (
     parameters_of,
     remembered,
 )
-from torchmigrate.worlds.relevance import leaves
+from torchmigrate.worlds.relevance import gives_self, leaves
 from torchmigrate.worlds.state import Call, Dead, Frame, State, end_of, merged
 from torchmigrate.worlds.truth import ATTRIBUTES, Setting, World
 from torchmigrate.worlds.values import (
@@ -741,10 +741,19 @@ class Expressions(External):
 
     # calls
 
+    def _inherited(self, func: ast.expr, state: State, frame: Frame) -> Value | None:
+        """Return the method of a base class that `super().name` is, bound to the object; None for anything else."""
+        info, own = frame.info.owner, frame.info.parameters()[:1]
+        match func:
+            case ast.Attribute(ast.Call(ast.Name("super")), name) if info is not None and own:
+                found = next((k.methods[name] for k in self.ancestors(info)[1:] if name in k.methods), None)
+                return None if found is None else one(Routine(found, state.env.get(own[0], one(Instance(info)))))
+        return None
+
     def _call(self, node: ast.Call, state: State, frame: Frame) -> Value:
         func = node.func
-        owner: Value | None = None
-        if isinstance(func, ast.Attribute):
+        owner, inherited = None, self._inherited(func, state, frame)
+        if isinstance(func, ast.Attribute) and inherited is None:
             chain = attribute_chain(func)
             known = state.env.get(chain) if chain else None
             owner = self.evaluate(func.value, state, frame) if known is None else None
@@ -760,7 +769,7 @@ class Expressions(External):
                 named |= self._options(value)
         call = Call(node, args, named, state, frame)
         if owner is None or not isinstance(func, ast.Attribute):
-            return self.apply(self.evaluate(func, state, frame), call)
+            return self.apply(inherited or self.evaluate(func, state, frame), call)
         found: list[Value] = []
         ends: list[Dead] = []
         for atom, edits in owner.atoms.items():
@@ -845,6 +854,10 @@ class Expressions(External):
                     if self.is_whole(info) and self.of_class(info, name) is None:
                         self.die(f".{name}()", call)
                     return self.of_tensor(name, call)
+            case Type(info) if gives_self(call.node):
+                start = next((k.methods[name] for k in self.ancestors(info) if name in k.methods), None)
+                told = replace(call, args=call.args[1:])
+                return self.apply(one(Routine(start, call.args[0])), told) if start else UNKNOWN
             case Unknown():
                 if name == "update":
                     for key, value in self._told(call).items():

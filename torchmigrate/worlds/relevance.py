@@ -63,6 +63,16 @@ class _Place:
     locals: frozenset[str] = frozenset()
     outer: _Place | None = None
     owner: str = ""  # the class around it
+    bases: frozenset[str] = frozenset()  # and the classes that this one inherits from
+
+    def names_called(self, call: ast.Call) -> frozenset[str]:
+        """Return the name of what a call calls; for `super().__init__()` and `Base.__init__(self)` those of classes."""
+        match call.func:
+            case ast.Attribute(ast.Call(ast.Name("super")), "__init__"):
+                return self.bases
+            case ast.Attribute(ast.Name() | ast.Attribute() as base, "__init__") if last_name(base) in self.bases:
+                return frozenset([last_name(base)])
+        return frozenset([last_name(call.func)])
 
     def token(self, name: str) -> str:
         """Return a word for a variable: a local one's is its function's own."""
@@ -121,7 +131,7 @@ class _Outline:
         for node in body:
             self.around[node] = around
             own = list(_own(node))
-            called = frozenset(last_name(call.func) for call in own if isinstance(call, ast.Call))
+            called = frozenset().union(*(place.names_called(call) for call in own if isinstance(call, ast.Call)))
             self.rows.append(_Row(node, place, frozenset(_words(node, own, place)), called))
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.aliases += [(a.name.rpartition(".")[2], a.asname) for a in node.names if a.asname]
@@ -131,7 +141,8 @@ class _Outline:
             elif isinstance(node, ast.ClassDef):
                 home = node.name
                 self.classes.add(home)
-                inner = _Place(place.file, place.name, place.key, place.locals, place.outer, home)
+                bases = frozenset(map(last_name, node.bases))
+                inner = _Place(place.file, place.name, place.key, place.locals, place.outer, home, bases)
             for block in blocks_of(node):
                 self._collect(node, block, inner, home)
 
@@ -141,7 +152,7 @@ class _Outline:
         extra = [a.arg for a in (node.args.vararg, node.args.kwarg) if a]
         self.parameters.append((name, parameters_of(node.args), key, extra))
         names = frozenset(place.file.locals_of(node).names)
-        return _Place(place.file, name, key, names, place if place.key else None, owner)
+        return _Place(place.file, name, key, names, place if place.key else None, owner, place.bases)
 
 
 _outlines: WeakKeyDictionary[File, _Outline] = WeakKeyDictionary()
@@ -469,12 +480,13 @@ class Relevance:
                     self._returns(place)
 
     def _handed(self, call: ast.Call, place: _Place) -> None:
-        name = last_name(call.func)
-        for names, key, extra in self._parameters.get(self._meant(name, place), ()):
-            shift = 1 if names[:1] in (["self"], ["cls"]) else 0
-            held = self._given(call, names[shift:], extra, place)
+        name, names_called = last_name(call.func), place.names_called(call)
+        known = [found for each in names_called for found in self._parameters.get(self._meant(each, place), ())]
+        for names, key, extra in known:
+            has_self = names[:1] in (["self"], ["cls"])
+            held = self._given(call, names[int(has_self and not gives_self(call)) :], extra, place)
             self._add(self.decisions, *(f"{n}@{key}" for n in held))
-            if held and shift:
+            if held and has_self:
                 self.makers.add(key.split(":")[-2])  # the class: its objects are told a decision
         if name in _OPTIONS:
             self._add(self.decisions, *_option_names(call))
@@ -676,6 +688,14 @@ def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.e
             yield from ((item, value.elts[there[0]]) for item in target.elts[there[0] : len(target.elts) - last])
             return
     yield target, value
+
+
+def gives_self(call: ast.Call) -> bool:
+    """Return whether a call gives the object itself: `Base.__init__(self, device)`."""
+    match call:
+        case ast.Call(ast.Attribute(ast.Name() | ast.Attribute(), "__init__"), [ast.Name("self"), *_]):
+            return True
+    return False
 
 
 def _handed_out(node: ast.AST) -> ast.AST | None:
