@@ -207,6 +207,37 @@ def test_it_is_found_where_the_kernel_goes_elsewhere_first(tmp_path: Path, move:
     assert after(tmp_path, IMPORT, later, MOVE) == [BOUND, later, "y = x.to(accel.device())"]
 
 
+@pytest.mark.parametrize("move", ["%cd ..", "import os\nos.chdir('..')", 'import os\nos.chdir("../")'])
+def test_the_helper_above_is_used_by_a_notebook_that_goes_there_for_its_imports(tmp_path: Path, move: str) -> None:
+    files = {
+        "src/__init__.py": "",
+        "src/net.py": "",
+        "run.py": "import src.net\nimport torch\ntorch.cuda.synchronize()\n",
+    }
+    write_tree(tmp_path, {**files, "nb/a.ipynb": notebook(move, IMPORT + "\nfrom src.net import *", MOVE)})
+    found = texts_after(tmp_path)
+    helpers = [name for name in found if name.endswith("accel.py")]
+    assert helpers == ["accel.py"] and "def device(" in found["accel.py"]
+    assert cells(found["nb/a.ipynb"]) == [
+        move,
+        f"{IMPORT}\nimport accel\nfrom src.net import *",
+        "y = x.to(accel.device())",
+    ]
+
+
+@pytest.mark.parametrize(
+    "cells_", [[IMPORT, "%cd ..", "from src.net import *"], ["%cd ..\n%cd src", IMPORT, "import src.net"]]
+)
+def test_it_lies_beside_a_notebook_that_goes_elsewhere_later_or_twice(tmp_path: Path, cells_: list[str]) -> None:
+    files = {
+        "src/__init__.py": "",
+        "src/net.py": "",
+        "run.py": "import src.net\nimport torch\ntorch.cuda.synchronize()\n",
+    }
+    write_tree(tmp_path, {**files, "nb/a.ipynb": notebook(*cells_, MOVE)})
+    assert {"accel.py", "nb/accel.py"} <= texts_after(tmp_path).keys()
+
+
 def test_findings_below_added_lines_stand_at_their_places(here: Path, cli: Cli) -> None:
     write_tree(here, {"a.ipynb": notebook("%cd ..\n" + IMPORT + "\n" + MOVE + "\ntorch.cuda.CUDAGraph()")})
     places = [line.split(": ")[0] for line in cli("apply", "--output-format", "concise", ".").out.splitlines()]

@@ -646,9 +646,16 @@ def _of_notebook(index: ImportIndex, path: str, helper: str) -> Placement:
     is_here = not _FETCHED.search(raw) and not any(word in raw for word in SEARCH_PATHS)
     if used and is_here and _is_installed(*used):
         return _absolute(index, *used, helper)
-    stays = is_here and not any(word in raw for word in (b"%cd", b"chdir"))  # in the folder where it starts
-    proven = _root_used(index, own, path, helper, 2) if stays else None
-    return _absolute(index, *proven, helper) if proven else beside(path, helper)
+    proven = _root_used(index, own, path, helper, 2) if is_here else None
+    moves = [found.start() for found in _MOVES.finditer(raw)]
+    is_above = not moves or (_goes_up(raw, moves) and proven and proven[0] == os.path.dirname(os.path.dirname(path)))
+    return _absolute(index, *proven, helper) if proven and is_above else beside(path, helper)
+
+
+def _goes_up(raw: bytes, moves: list[int]) -> bool:
+    """Return whether a notebook leaves its folder once, for the one above, before it imports torch."""
+    torch = re.search(b"import torch|from torch", raw)
+    return len(moves) == 1 and torch is not None and moves[0] < torch.start() and bool(_UP.match(raw, moves[0]))
 
 
 def _is_in_installed(index: ImportIndex, place: Placement) -> bool:
@@ -704,6 +711,8 @@ def _tops_used(index: ImportIndex, file: str) -> set[_Top]:
 _HOSTED = re.compile(rb'"colab"\s*:|google\.colab|colab\.research\.google\.com|"kaggle"\s*:')
 _COLAB_LINK = re.compile(r"colab\.research\.google\.com(/[^\s()\"'<>\[\]]+?\.ipynb)")
 _FETCHES = ("git clone", "pip install", "python -m pip install")
+_MOVES = re.compile(b"%cd|chdir")  # of the kernel to another folder
+_UP = re.compile(rb"""(%cd[ ]+|chdir\(\\?["'])\.\./?(\\n|\\?["'])""")
 _FETCHED = re.compile(rf"({'|'.join(_FETCHES)})(?! -r )".encode())  # a file of requirements names other packages
 
 

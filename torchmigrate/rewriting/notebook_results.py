@@ -185,7 +185,8 @@ def _added(module: SemanticModel, book: Notebook, outcome: Outcome, uses: Span, 
     yield added
     if place.path:
         yield from _again(module, book, place.statement, (added.start, last_use))
-    if place.path and (move := min(_moves(module, book), default=added.start)) < added.start:
+    is_beside = place.path and Path(place.path).parent == module.path.parent
+    if is_beside and (move := min(_moves(module, book), default=added.start)) < added.start:
         # the import itself stays: cells in between may install torch, or tell it of devices
         where = f"sys.path.append(os.getcwd())  # {Path(place.path).name} lies here"
         yield _above(module, move, ["import os, sys", where])
