@@ -1418,3 +1418,20 @@ def test_reasons_tell_lines_as_the_rewritten_files_have_them(tmp_path: Path) -> 
     for name in ("main.py", "other.py"):  # the second run reads on in a file that names the helper alone
         (tmp_path / name).write_bytes(found[name].after)
     assert isinstance(planned(tmp_path)["main.py"], Unchanged)
+
+
+def test_what_runs_with_python_2_alone_is_left(tmp_path: Path) -> None:
+    move = "def move(x):\n    return x.cuda()\n"
+    files = {
+        "main.py": f"import torch\nimport batch, lib, model\n{move}",
+        "start.py": f"import torch\nimport main\n{move}",
+        "model.py": f"import torch\nprint 'a model'\n{move}",
+        "batch.py": f"import torch\n{move}",  # only main.py imports it
+        "lib.py": f"import torch\n{move}",
+        "new.py": f"import torch\nimport lib\n{move}",
+    }
+    write_tree(tmp_path, files)
+    found = planned(tmp_path, "apply")
+    assert {name for name, result in found.items() if isinstance(result, Changed)} == {"lib.py", "new.py", "accel.py"}
+    left = planned(tmp_path, "check")["start.py"].findings
+    assert "runs together with model.py, which looks like Python 2" in left[0].message

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from torchmigrate.diagnostics.finding import Changed, FileResult, Finding, Safety, Status, Unchanged
+from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Finding, Safety, Status, Unchanged
 from torchmigrate.engine import worker
 from torchmigrate.engine.worker import Done, Progress, Read
 from torchmigrate.helper.placement import placement
@@ -20,6 +20,7 @@ from torchmigrate.project import mocks
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting.native_style import chooses
 from torchmigrate.rules.model import Ruleset
+from torchmigrate.source.encoding import PYTHON_2
 from torchmigrate.worlds.check import Check, Held, Rewritten
 
 RETRIES = 3  # an edit may have been held back for another one that was held back after it
@@ -55,7 +56,7 @@ class _Run:
         self.rewrites: dict[str, Rewritten] = {}
         self._texts, self._mode, self._ruleset, self._jobs = dict(todo), mode, ruleset, jobs
         self._outdated: set[str] = set()  # files whose findings in `check` do not tell yet what is held back
-        self._mocked: Held = {}
+        self._unfit: Held = {}  # what may not change whatever else does: behind a mock, or in a program of Python 2
 
     def begin(self, on_progress: Progress | None) -> None:
         """Process all files, and those again for which the results of others count."""
@@ -77,17 +78,33 @@ class _Run:
 
     def hold_back(self) -> None:
         """Hold back every edit that does harm; what was held back for another edit is tried again beside the rest."""
-        self._mocked = mocks.covered(self.facts.index) if self.rewrites else {}
+        self._unfit = {**mocks.covered(self.facts.index), **self._of_python_2()} if self.rewrites else {}
         waiting = self._settle(Check(self.facts), None)
         if sum(map(len, self.facts.held.values())) <= FEW:
             waiting = {*self.facts.held}
         for _ in range(RETRIES):
-            retried = (self.facts.held.keys() & waiting) - self._mocked.keys()
+            retried = (self.facts.held.keys() & waiting) - self._unfit.keys()
             if not retried:
                 break
             waiting = self._retry(retried)
         if self._mode == "check":
             self.results |= dict(self._processed(sorted(self._outdated), self._mode))
+
+    def _of_python_2(self) -> Held:
+        """Return all of the files that run with Python 2 alone: they import such a file, or only these import them."""
+        failed = ((path, done.result) for path, done in self.results.items() if isinstance(done.result, Failed))
+        old = {path: path for path, result in failed if PYTHON_2 in result.error}  # each with the file that shows it
+        importers = self.facts.index.importers
+        fresh = list(old)
+        while fresh:
+            using = {use.importer: old[path] for path in fresh for use in importers.get(path, ())}
+            used = {p: old[path] for path in fresh for p in self.facts.index.imported_by(path)}
+            only = {p: why for p, why in used.items() if all(u.importer in old for u in importers.get(p, ()))}
+            fresh = [*({**using, **only}.keys() - old.keys())]
+            old = {**using, **only, **old}
+        reason = "it runs together with {}, which looks like Python 2: port that to Python 3 first"
+        there = ((path, reason.format(os.path.relpath(why, self.facts.index.root))) for path, why in old.items())
+        return {path: {(0, len(self._texts[path])): words} for path, words in there if path in self.rewrites}
 
     def _retry(self, paths: AbstractSet[str]) -> set[str]:
         """Try the edits again that are held back in some files.
@@ -112,7 +129,7 @@ class _Run:
         before: set[str] = set()
         earlier: set[str] = set()
         for at in itertools.count():
-            fresh = _touched(self._mocked, self.rewrites)
+            fresh = _touched(self._unfit, self.rewrites)
             if not fresh and self.rewrites:
                 fresh = check.held_back(list(self.rewrites.values()), changed)
                 changed = set()

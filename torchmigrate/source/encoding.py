@@ -198,6 +198,7 @@ _PYTHON_2 = (
 )
 _LINES_OF_2 = r"(?i)\s*raise\s+[\w.]+\s*,|.*<>|.*\b(0x[\da-f]+|\d+)L\b|.*\b(ur|UR)['\"]|.*`\w+`"
 
+PYTHON_2 = "it looks like Python 2"
 _ASYNC = "; `async` is a keyword since Python 3.7: write `non_blocking=`"
 
 
@@ -212,7 +213,7 @@ def syntax_message(error: SyntaxError) -> str:
         )
     old = re.search(_PYTHON_2, error.msg) or re.match(_LINES_OF_2, line)
     why = error.msg + (_ASYNC if "async=" in line else "")
-    return f"not Python 3 ({why})" + ("; it looks like Python 2: port it to Python 3 first" if old else "")
+    return f"not Python 3 ({why})" + (f"; {PYTHON_2}: port it to Python 3 first" if old else "")
 
 
 def _required_release(line: str, message: str) -> tuple[int, int]:
