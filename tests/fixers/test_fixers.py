@@ -167,3 +167,18 @@ def test_autocast_of_a_computed_type_is_told_where_torch_may_be_too_old_for_mps(
     root = write_tree(tmp_path, {"a.py": COMPUTED, "requirements.txt": f"{floor}\n"})
     found = [f for f in planned(root, "check")["a.py"].findings if f.rule == "amp/autocast-device"]
     assert [(f.line, f.fix) for f in found] == ([(3, None)] if is_told else [])
+
+
+@pytest.mark.parametrize("given", ["x.type()", "kind=x.type()"])
+@pytest.mark.parametrize("casts", [True, False])
+def test_a_types_name_is_told_where_a_function_of_another_file_casts_to_it(
+    given: str, casts: bool, tmp_path: Path
+) -> None:
+    body = "torch.arange(2).type(kind)" if casts else "print(kind, torch.arange(2).type(torch.int32))"
+    files = {
+        "util.py": f"import torch\ndef grid(kind=None, name=None):\n    return {body}\n",
+        "net.py": f"import torch\nfrom util import *\ndef f(x):\n    return grid({given})\n",
+        "main.py": "import net\nimport torch\nnet.f(torch.ones(2).cuda())\n",
+    }
+    found = planned(write_tree(tmp_path, files), "check")["net.py"].findings
+    assert [f.rule for f in found] == ["hazard/type-of-another"] * casts

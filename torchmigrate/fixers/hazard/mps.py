@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.semantic.library_use import first_call, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import (
@@ -25,7 +26,7 @@ from torchmigrate.semantic.values import doubles_moved, results_moved
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import chain_of, is_same
-from torchmigrate.syntax.scope import Scope
+from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
 from torchmigrate.torch_api.names import DTYPE_WORDS, HALVES, NO_FALLBACK, SINGLES
 
 _MOVES = ("cuda", "to")
@@ -241,12 +242,14 @@ def type_of_another(context: RuleContext) -> Iterator[Finding]:
             is_computed = isinstance(made, (ast.Compare, ast.BinOp, ast.UnaryOp))
             safety = where_cuda_is_named(module) if is_computed else Safety.UNSAFE
             yield context.rewrite("$x.type($y.type())", "$x.type_as($y)", cast, safety) or context.note()
-        case ast.Assign() | ast.keyword() if _casts_to_a_name(module):
-            yield context.note(_HANDED_ON)
         case ast.Call(ast.Name("print" | "str" | "type") | ast.Attribute(attr="format")):
             return
-        case ast.Call(_, args) if inner in args and _casts_to_a_name(module):
+        case ast.Assign() if _casts_to_a_name(module):
             yield context.note(_HANDED_ON)
+        case ast.keyword() | ast.Call() as up:
+            call = up if isinstance(up, ast.Call) else module.parent(up)
+            if inner is not getattr(up, "func", None) and (_casts_to_a_name(module) or _is_given_to_cast(module, call)):
+                yield context.note(_HANDED_ON)
 
 
 _HANDED_ON = (
@@ -263,6 +266,25 @@ def _casts_to_a_name(module: SemanticModel) -> bool:
             case ast.Call(ast.Attribute(attr="type"), [ast.Name() as name], []):
                 if module.resolve(name, module.scope(name)) is None:
                     return True
+    return False
+
+
+def _is_given_to_cast(module: SemanticModel, call: ast.AST | None) -> bool:
+    """Return whether a call is one of a function of another file that casts to what a parameter holds."""
+    chain = chain_of(call.func) if isinstance(call, ast.Call) and module.facts.files else None
+    if call is None or not chain:
+        return False
+    meanings = module.facts.hierarchy.meanings(Place(str(module.path), module.scope(call)), chain)
+    functions = [m.node for m in meanings if isinstance(m, Definition) and isinstance(m.node, FUNCTIONS)]
+    return any(_casts_to_parameter(function) for function in functions)
+
+
+def _casts_to_parameter(function: Function) -> bool:
+    names = {arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)}
+    for node in ast.walk(function):
+        match node:
+            case ast.Call(ast.Attribute(attr="type"), [ast.Name(name)], []) if name in names:
+                return True
     return False
 
 
