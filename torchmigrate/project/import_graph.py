@@ -234,11 +234,15 @@ class ImportIndex:
 
     def _takes(self, importer: str, path: str, name: str) -> bool:
         """Return whether one importer of the module `path` may use `name` of it."""
+        modules: set[str] = set()  # the last names under which the importer has the module itself
         for item in self.imports[importer]:
             if item.name in (name, "*") and self.find(importer, item.level, item.module, "") == path:
                 return True
+            is_module = not item.name or self.find(importer, item.level, item.module, "") != path
+            if is_module and self.find(importer, item.level, item.module, item.name) == path:
+                modules.add(item.alias or item.name or item.module.rpartition(".")[2])
         try:
-            return f".{name}".encode() in self.read(importer)  # for example `import common`, then `common.name`
+            return any(f"{each}.{name}".encode() in self.read(importer) for each in modules)
         except OSError:
             return True
 
