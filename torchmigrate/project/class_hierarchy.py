@@ -163,6 +163,10 @@ class ClassHierarchy:
         own = (n.name for tree in files.values() for n in ast.walk(tree) if isinstance(n, FUNCTIONS))
         return is_known and is_torchs and _LOADING.isdisjoint(own)
 
+    def heirs_load_as_torch(self, found: Meaning) -> bool:
+        """Return whether instances of a class and of its heirs are such modules; `self` may be any of them."""
+        return self.loads_as_torch(found) and not any(map(self.named, _LOADING))
+
     def _has_own(self, ancestors: list[Definition | str]) -> bool:
         for found in ancestors:
             if isinstance(found, str):

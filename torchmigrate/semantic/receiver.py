@@ -59,6 +59,11 @@ def is_module(module: SemanticModel, node: ast.expr, scope: Scope) -> bool:
     while todo:
         value, here = todo.pop()
         match value:
+            case ast.Name("self") if (own := module.nearest(value, ast.ClassDef)) is not None:
+                made = [*hierarchy.meanings(Place(str(module.path), module.scope(own)), own.name)]
+                is_made = bool(made) and all(map(hierarchy.heirs_load_as_torch, made))
+                if not is_made:
+                    return False
             case ast.Name(name) if found := here.find(name):
                 if _is_new((found[0], name), seen):
                     values = [binding.value for binding in found[1]]

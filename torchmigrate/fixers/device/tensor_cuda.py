@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import in_fstring, parse_device, without_blocking, wrapped
+from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import Kind, is_module, receiver_kind
-from torchmigrate.semantic.references import asks_accelerator, helper_function, spell, spelled, words_in
+from torchmigrate.semantic.references import asks_accelerator, helper_function, spell, spelled, strings_in, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name, leading_chain
+from torchmigrate.syntax.scope import Scope
 
 _PARAMETERS = ("device", "non_blocking", "memory_format")
 _COMMENT = re.compile(rb"#[^\r\n]*")
@@ -154,7 +156,10 @@ _KEPT = "accel.map_location()"
 
 def map_location(context: RuleContext) -> Iterator[Finding]:
     call = context.call
-    if call is None or any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
+    if call is None or any(isinstance(a, ast.Starred) for a in call.args):
+        return
+    if any(k.arg is None for k in call.keywords):
+        yield from _spread(context, call)
         return
     given = next(
         (k.value for k in call.keywords if k.arg == "map_location"), call.args[1] if len(call.args) > 1 else None
@@ -171,6 +176,35 @@ def map_location(context: RuleContext) -> Iterator[Finding]:
             yield context.replace(given, text) if given else _missing(context, call, text)
     elif isinstance(given, ast.Lambda):
         yield from _function(context, given)
+
+
+def _spread(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
+    """Put `map_location` into the dicts that give none: `options = {}`, and then `torch.load(path, **options)`."""
+    module = context.module
+    found = [k.value for k in call.keywords if k.arg is None]
+    name = found[0].id if len(found) == 1 and len(call.keywords) == 1 and isinstance(found[0], ast.Name) else ""
+    bindings = context.scope.names.get(name, [])
+    tables = [b.value for b in bindings if isinstance(b.value, ast.Dict)]
+    loads = _loads_with(module, name, context.scope)
+    if not module.facts.is_for_devices or not tables or len(tables) < len(bindings) or loads[:1] != [call]:
+        return
+    lacking = [t for t in tables if None not in t.keys and "map_location" not in strings_in(module, t)]
+    quote = "'" if "'" in "".join(map(module.text, tables)) else '"'
+    entry = spell(f"{quote}map_location{quote}: {_KEPT}", spelled(module))
+    edits = [
+        Edit(at, at, entry + (", " if table.keys else "")) for table in lacking for at in [module.span(table)[0] + 1]
+    ]
+    if edits:
+        yield context.fix(edits)
+
+
+def _loads_with(module: SemanticModel, name: str, scope: Scope) -> list[ast.Call]:
+    """Return the calls of torch.load that get all of a dict's options; none if something else reads the dict."""
+    know_parents(module)
+    read = [n for n in ast.walk(scope.node) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+    calls = [module.parent(up) for n in read if (up := module.parent(n)) is not None]
+    loads = [c for c in calls if isinstance(c, ast.Call) and module.resolve(c.func, scope) == "torch.load"]
+    return sorted(loads, key=module.span) if len(loads) == len(calls) else []
 
 
 def _for_a_module(context: RuleContext, call: ast.Call) -> str:
