@@ -64,6 +64,12 @@ def is_module(module: SemanticModel, node: ast.expr, scope: Scope) -> bool:
                 is_made = bool(made) and all(map(hierarchy.heirs_load_as_torch, made))
                 if not is_made:
                     return False
+            case ast.Attribute(ast.Name("self"), name) if (owner := here.enclosing_class()) is not None:
+                if _is_new((owner, name), seen):
+                    assigned = [each for each in _attribute(module, name, owner) if isinstance(each, tuple)]
+                    if not assigned:
+                        return False
+                    todo += assigned
             case ast.Name(name) if found := here.find(name):
                 if _is_new((found[0], name), seen):
                     values = [binding.value for binding in found[1]]
