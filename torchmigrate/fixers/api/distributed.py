@@ -476,8 +476,18 @@ def _is_backend(subject: ast.expr) -> bool:
 
 
 def _is_chosen(module: SemanticModel) -> bool:
-    """Return whether this file, or another of the project, starts nccl or asks the helper for a backend."""
-    return _starts(module) or module.facts.starts_nccl
+    """Return whether this file, or another of the project, starts nccl or asks the helper for a backend.
+
+    A library may start it, too: then a file asks torch which backend there is, and names CUDA for what it sends.
+    """
+    return _starts(module) or module.facts.starts_nccl or _asks_for_device(module)
+
+
+@query
+def _asks_for_device(module: SemanticModel) -> bool:
+    calls = (node for node in module.nodes if isinstance(node, ast.Call))
+    asks = any(module.resolve(call.func) == "torch.distributed.get_backend" for call in calls)
+    return asks and "cuda" in strings_in(module, module.tree)
 
 
 @query
