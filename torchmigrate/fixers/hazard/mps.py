@@ -340,6 +340,8 @@ def mps_operator(context: RuleContext) -> Iterator[Finding]:
     when = f"before torch {since}" if since else "as of torch 2.13"
     shown = name if context.qualified else f"Tensor{name}"
     lacks = f"`{shown}` has no MPS kernel {when}"
+    if _is_partial(name):
+        lacks = f"`{shown}` raises on MPS where one size does not divide the other"
     yield _falling_back(context, name, call, lacks) or context.note(f"{lacks}: {context.rule.message}")
 
 
@@ -370,6 +372,10 @@ def _needs_none(context: RuleContext, name: str, call: ast.Call) -> bool:
         return not any(k.arg == "device" for k in call.keywords)
     if name.endswith(("AdaptiveAvgPool3d", "adaptive_avg_pool3d")) and _is_mean(name, call):
         return True
+    if name == _INTERPOLATES and not any(k.arg == "mode" and _is(k.value, "area") for k in call.keywords):
+        return True
+    if _is_partial(name) and name != _INTERPOLATES and all(isinstance(s, ast.Constant) for s in _sizes(name, call)):
+        return True  # people choose a number that fits
     if name.startswith("torch.nn.") and not name.startswith("torch.nn.functional."):
         return False
     values = [call.func.value] if name.startswith(".") and isinstance(call.func, ast.Attribute) else call.args[:1]
@@ -379,13 +385,25 @@ def _needs_none(context: RuleContext, name: str, call: ast.Call) -> bool:
     )
 
 
+_INTERPOLATES = "torch.nn.functional.interpolate"  # mode "area" is an average over parts
+
+
+def _is_partial(name: str) -> bool:
+    """Return whether MPS has an operator for some sizes only (pytorch #96056)."""
+    return name == _INTERPOLATES or name.endswith(("AvgPool1d", "AvgPool2d", "avg_pool1d", "avg_pool2d"))
+
+
 def _is_mean(name: str, call: ast.Call) -> bool:
     """Return whether a pooling makes one element: that is a mean, which every backend has."""
-    at = 1 if name.endswith("adaptive_avg_pool3d") else 0
+    return all(_is(size, 1) for size in _sizes(name, call))
+
+
+def _sizes(name: str, call: ast.Call) -> list[ast.expr | None]:
+    """Return the sizes that a pooling is asked for; [None] for none."""
+    at = 0 if name.rpartition(".")[2].startswith("Adaptive") else 1
     given = [*(k.value for k in call.keywords if k.arg == "output_size"), *call.args[at:]]
     size = given[0] if given else None
-    sizes = size.elts if isinstance(size, (ast.Tuple, ast.List)) else [size]
-    return all(isinstance(s, ast.Constant) and s.value == 1 for s in sizes)
+    return list(size.elts) if isinstance(size, (ast.Tuple, ast.List)) else [size]
 
 
 _ATTENTION = ("scaled_dot_product_attention", "MultiheadAttention", "to_padded_tensor")
