@@ -32,6 +32,17 @@ def test_functions_below_a_variable_use_it_where_one_above_is_called_too_early(r
     assert done.startswith("def f(a):\n    a.to(accel.device())\nf(1)\ndevice = accel.device()\n")
 
 
+@pytest.mark.parametrize(("above", "gap"), [("\n\n", "\n"), ("\n", "")])
+def test_what_is_bound_above_the_comment_of_a_paragraph_stands_apart(
+    rules: DispatchTable, above: str, gap: str
+) -> None:
+    moves = "".join(f"        {name} = {name}.cuda(non_blocking=True)\n" for name in "xyz")
+    head = f"def train(net, loader):\n    net.train(){above}"
+    done = plainly(rules, f"{head}    # the loop\n    for x, y, z in loader:\n{moves}")
+    bound = f"    device = accel.device()\n    non_blocking = accel.non_blocking()\n{gap}"
+    assert done.startswith(f"{head}{bound}    # the loop\n    for x, y, z in loader:\n        x = x.to(device, ")
+
+
 @pytest.mark.parametrize(
     "text, at",
     [

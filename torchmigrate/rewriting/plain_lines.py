@@ -439,11 +439,27 @@ def _binding(
     module: SemanticModel, name: str, group: Sequence[ast.Call], place: ast.stmt | None, allowed: Allowed
 ) -> Iterator[Edit]:
     """Yield the edits that bind a variable above a statement and use it for these equal calls."""
-    at = module.source.offset(module.line_above(place), 0) if place else -1
+    line = module.line_above(place) if place else -1
+    gap = module.source.newline if place and line < place.lineno and _is_blank(module, line - 1) else ""
+    if place and gap and _is_bound_above(module, place, line - 2):
+        line, gap = line - 1, ""  # beside it
+    at = module.source.offset(line, 0) if place else -1
     if place and allowed(at) and "CUDA_VISIBLE_DEVICES" not in strings_in(module, place):
         indent = module.source.line_at(module.source.offset(place.lineno, 0))[: place.col_offset].decode()
-        yield Edit(at, at, f"{indent}{name} = {module.text(group[0])}{module.source.newline}")
+        yield Edit(at, at, f"{indent}{name} = {module.text(group[0])}{module.source.newline}{gap}")
         yield from (Edit(*module.span(call), name) for call in group)
+
+
+def _is_blank(module: SemanticModel, line: int) -> bool:
+    return line > 0 and not module.source.line_at(module.source.offset(line, 0)).strip()
+
+
+def _is_bound_above(module: SemanticModel, place: ast.stmt, line: int) -> bool:
+    """Return whether the statement above, which ends in this line, binds what a call of the helper gives."""
+    match module.blocks.before(place)[-1:]:
+        case [ast.Assign([ast.Name()], ast.Call(func)) as above]:
+            return above.end_lineno == line and helper_function(module, func) is not None
+    return False
 
 
 def _bound_in_functions(module: SemanticModel, spans: Sequence[Written], allowed: Allowed) -> Iterator[Edit]:
