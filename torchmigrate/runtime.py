@@ -44,8 +44,9 @@ def _here() -> torch.device:
     global _device
     if _device is None:
         wanted, _, index = _wanted().partition(":")
-        if not wanted and hasattr(torch, "accelerator"):  # from torch 2.6 on
-            is_traced, api = torch.compiler.is_compiling(), torch.accelerator
+        api = getattr(torch, "accelerator", None)  # from torch 2.6 on
+        is_traced = api and torch.compiler.is_compiling()
+        if not wanted and api and (is_traced or hasattr(api, "empty_cache")):  # before torch 2.8 counting started CUDA
             there = api.is_available() if is_traced else api.device_count()  # counting devices keeps fork usable
             wanted = str(api.current_accelerator()) if there else "cpu"
         homes = {kind: getattr(torch.backends if kind == "mps" else torch, kind, None) for kind in _KINDS}
@@ -61,7 +62,7 @@ def _here() -> torch.device:
 def _found() -> torch.device:
     """Return the accelerator that is here, or the CPU; TORCH_ACCEL_DEVICE picks one."""
     wanted, _, index = _wanted().partition(":")
-    if not wanted and hasattr(torch, "accelerator"):  # torch >= 2.6; counting devices keeps fork usable
+    if not wanted and hasattr(getattr(torch, "accelerator", 0), "empty_cache"):  # torch >= 2.9: counting starts nothing
         wanted = str(torch.accelerator.current_accelerator()) if torch.accelerator.device_count() else "cpu"
     if int(index or 0) > 0:
         getattr(torch, wanted).set_device(int(index))

@@ -574,3 +574,16 @@ def test_a_driver_that_is_too_old_is_no_device(form: Form, monkeypatch: pytest.M
     namespace = {}
     exec(vendored({"device_type": form | Form.STARTS}), namespace)
     assert namespace["device_type"]() == "cpu", "before torch 2.6"
+
+
+@pytest.mark.parametrize("form", [Form.ONCE | Form.EAGER, Form.EAGER, Form.ANY])
+def test_cuda_counts_its_devices_itself_before_torch_2_9(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.accelerator.device_count() started CUDA before torch 2.8 (pytorch #149924)."""
+    torch = pytest.importorskip("torch", reason="a helper is run")
+    monkeypatch.delenv("TORCH_ACCEL_DEVICE", raising=False)
+    monkeypatch.delattr(torch.accelerator, "empty_cache")
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: pytest.fail("it starts CUDA"))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    namespace: dict[str, Any] = {}
+    exec(vendored({"device_type": form}), namespace)
+    assert namespace["device_type"]() == "cuda"

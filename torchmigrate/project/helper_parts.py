@@ -60,12 +60,14 @@ _UNTRACED = {
 # what counts CUDA's devices, which starts nothing, and in its place what asks CUDA itself, as the project did: a driver
 # that is too old lists its devices all the same
 _UNDEFERRED = {
-    "is_traced, api = torch.compiler.is_compiling(), torch.accelerator": "api = torch.accelerator",
+    "        is_traced = api and torch.compiler.is_compiling()\n": "",
+    ' and (is_traced or hasattr(api, "empty_cache")):  # before torch 2.8 counting started CUDA': ":",
     "            there = api.is_available() if is_traced else ": "            there = ",
     "api.device_count()  # counting devices keeps fork usable": "api.is_available()",
     '        asks = {"cuda": "device_count"}\n': "",
     'getattr(home, asks.get(kind, "is_available"))()': "home.is_available()",
-    "  # torch >= 2.6; counting devices keeps fork usable": "  # torch >= 2.6",
+    'hasattr(getattr(torch, "accelerator", 0), "empty_cache")': 'hasattr(torch, "accelerator")',
+    "  # torch >= 2.9: counting starts nothing": "  # torch >= 2.6",
     "torch.accelerator.device_count() else": "torch.accelerator.is_available() else",
     "home, asks =": "home =",
     'kind, None), "is_available"': "kind, None)",
