@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.device_expr import wrapped
+from torchmigrate.semantic.device_expr import moves_data, wrapped
+from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.receiver import parallel_classes
-from torchmigrate.semantic.references import asks_accelerator, helper_function, spell, spelled
+from torchmigrate.semantic.references import asks_accelerator, helper_function, reads_of, spell, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, is_same
 
@@ -34,12 +35,51 @@ def device_index(context: RuleContext) -> Iterator[Finding]:
         return
     if not uses_torch(context.module):
         return
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "get_device":
+        yield from _place(context, call)
+        return
     is_move = isinstance(context.ref, ast.Attribute) and context.ref.attr == "to" and call.args
     for node in (call.args[0] if is_move else None, *(k.value for k in call.keywords if k.arg == "device")):
         safety = index_safety(node) if node is not None and not isinstance(node, ast.Starred) else None
-        if node is not None and safety:
+        if node is not None and safety and not _is_device(context, node):
             safety = Safety.SAFE if _is_given(context.module, node) else safety
             yield context.replace(node, f"accel.device({context.module.text(node)})", safety)
+
+
+def _place(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
+    """Make `where = x.get_device()` `x.device` if that is only moved to: an integer means CUDA before torch 2.5."""
+    module, up = context.module, context.parent
+    if call.args or call.keywords or not isinstance(up, ast.Assign) or not isinstance(up.targets[0], ast.Name):
+        return
+    know_parents(module)
+    reads = [reference.node for reference in reads_of(module, up.targets[0].id, context.scope)]
+    moves = [node for node in reads if moves_data(module, node)]
+    if moves and len(up.targets) == 1 and all(node in moves or _is_asked_for_none(module, node) for node in reads):
+        yield context.rewrite("$x.get_device()", "$x.device", None, Safety.SAFE, _PLACE) or context.note(_PLACE)
+
+
+_PLACE = "the number of a tensor's device stands for one of CUDA before torch 2.5; `.device` is where the tensor is"
+
+
+def _is_asked_for_none(module: SemanticModel, node: ast.AST) -> bool:
+    match module.parent(node):
+        case ast.Compare(_, [ast.Is() | ast.IsNot()], [ast.Constant(None)]):
+            return True
+    return False
+
+
+def _is_device(context: RuleContext, node: ast.expr) -> bool:
+    """Return whether a name holds a device for all that is known: `cuda = torch.device(...)`, or a parameter `cuda`."""
+    _, bindings = (context.scope.find(node.id) if isinstance(node, ast.Name) else None) or (None, [])
+    made = [b.value.func for b in bindings if isinstance(b.value, ast.Call)]
+    chosen = [arm for b in bindings if isinstance(b.value, ast.IfExp) for arm in (b.value.body, b.value.orelse)]
+    made += [arm.func for arm in chosen if isinstance(arm, ast.Call)]
+    is_given = bool(bindings) and all(isinstance(b.node, ast.arg) for b in bindings)
+    makers = ("device", "current_device", "device_type")
+    is_made = any(
+        context.module.resolve(f) == "torch.device" or helper_function(context.module, f) in makers for f in made
+    )
+    return is_made or (is_given and isinstance(node, ast.Name) and node.id == "cuda")
 
 
 def _is_given(module: SemanticModel, node: ast.expr) -> bool:

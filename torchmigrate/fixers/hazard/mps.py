@@ -57,7 +57,8 @@ _OF_NUMPY = (
 def moved_array(context: RuleContext) -> Iterator[Finding]:
     """Cast an array before it is moved where it is cast right after: NumPy's numbers are float64, which MPS lacks."""
     module, made = context.module, context.node
-    moving = module.parent(up) if isinstance(up := context.parent, ast.Attribute) and up.attr == "to" else None
+    up = module.parent(_shaped(module, made))
+    moving = module.parent(up) if isinstance(up, ast.Attribute) and up.attr == "to" else None
     if not isinstance(made, ast.Call) or not isinstance(moving, ast.Call) or not names_device(moving):
         return
     item: ast.AST = moving
@@ -69,6 +70,33 @@ def moved_array(context: RuleContext) -> Iterator[Finding]:
         moved = module.source.utf8[end:last].decode().strip().removeprefix("\\").strip()
         edits = [Edit(after, after, moved), Edit(end, last, "")]
         yield context.fix(edits, where_cuda_is_named(module))
+
+
+_SHAPES = {
+    "unsqueeze",
+    "squeeze",
+    "permute",
+    "transpose",
+    "view",
+    "reshape",
+    "contiguous",
+    "flatten",
+    "expand",
+    "repeat",
+}
+
+
+def _shaped(module: SemanticModel, node: ast.AST) -> ast.AST:
+    """Return the outermost expression that has the elements of a tensor in another shape: `x[None].permute(1, 0)`."""
+    while (up := module.parent(node)) is not None:
+        call = module.parent(up)
+        if isinstance(up, ast.Attribute) and up.attr in _SHAPES and isinstance(call, ast.Call) and call.func is up:
+            node = call
+        elif isinstance(up, ast.Subscript) and up.value is node:
+            node = up
+        else:
+            break
+    return node
 
 
 def _makes_narrow(module: SemanticModel, cast: ast.Call) -> bool:
