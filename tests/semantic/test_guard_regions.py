@@ -28,6 +28,9 @@ STAYS = {
     "nothing that would change": f'if {ASK}:\n    print("use --cuda")\n',
     "what only NVIDIA has": f"if {ASK}:\n    {ONLY}\n",
     "what only NVIDIA has, beside what could move": f"if {ASK}:\n    {MOVE}\n    {ONLY}\n",
+    "a module of kernels that a function loads": f"def f(x):\n    k_cuda = load('k')\n    if {ASK}:\n        {MOVE}\n"
+    "        k_cuda.run(x)\n",
+    "a module of kernels": f"def f(x):\n    if {ASK}:\n        {MOVE}\n        k_cuda.run(x)\n",
     "a count, before what only NVIDIA has": f"if torch.cuda.device_count() > 0:\n    {ONLY}\n",
     "no count, and the rest otherwise": f"if torch.cuda.device_count() == 0:\n    pass\nelse:\n    {ONLY}\n",
     "too few, and the rest otherwise": f"if torch.cuda.device_count() < 2:\n    pass\nelse:\n    {ONLY}\n",
@@ -83,6 +86,8 @@ def test_stays(body: str, migrated: Migrated) -> None:
 # ---- changes, with all that it guards
 CHANGES = {
     "if": f"if {ASK}:\n    {MOVE}\n",
+    "a variable that is called so": "def f(x):\n    x_cuda = g(x)\n"
+    f"    if {ASK}:\n        {MOVE}\n        x_cuda.add_(x)\n",
     "if with an else": f"if {ASK}:\n    {MOVE}\nelse:\n    x = x.cpu()\n",
     "not": f"if not {ASK}:\n    x = x.cpu()\nelse:\n    {MOVE}\n",
     "and": f"if y and {ASK}:\n    {MOVE}\n",
@@ -137,6 +142,16 @@ def test_the_else_of_a_guard_is_not_guarded(migrated: Migrated) -> None:
     """What only NVIDIA has in the else is not run where the test holds; it keeps nothing."""
     body = f"if {ASK}:\n    {MOVE}\nelse:\n    {ONLY}\n"
     assert after(migrated, body) == body.replace(ASK, ASKED).replace(MOVE, MOVED)
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_test_follows_the_one_under_which_alone_its_variable_is_bound(is_alone: bool, migrated: Migrated) -> None:
+    """Found in consistency_models: a generator was made on another accelerator, and never seeded there."""
+    first = "class G:\n    def __init__(self, x):\n" + ("" if is_alone else "        self.y = 1\n")
+    made = f"        if {ASK}:\n            {MOVE}\n            self.y = x\n"
+    used = f"    def seed(self):\n        if {ASK}:\n            print(self.y)\n"
+    after_it = used.replace(ASK, ASKED) if is_alone else used
+    assert after(migrated, first + made + used) == first + made.replace(ASK, ASKED).replace(MOVE, MOVED) + after_it
 
 
 def test_a_flag_of_one_function_says_nothing_about_another(migrated: Migrated) -> None:

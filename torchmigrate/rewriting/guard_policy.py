@@ -641,11 +641,12 @@ def _idle(
     idle = [f for f in findings if f.fix and _only_follows(f, branches) and not guarding.find(*_span(f))]
     asked = {_span(f) for f in idle}
     of_idle = [r for r in regions if r.guard in asked]
-    busy = (
-        (_using(module, findings, of_idle) | _joining(module, of_idle) | _leading(module, findings, of_idle))
-        if idle
-        else ()
-    )
+    busy: set[Span] = set()
+    if idle:
+        busy = _using(module, findings, of_idle) | _joining(module, of_idle) | _leading(module, findings, of_idle)
+        moving = {_span(f) for f in findings if f.fix and f.guards} - (asked - busy)
+        made = [span for r in regions if r.guard in moving for span in r.covered]
+        busy |= _reading(module, made, of_idle)
     yield from (f for f in idle if _span(f) not in busy)
 
 
@@ -675,6 +676,28 @@ def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRe
         if any(asked.find(*test) for test in tests) and any(uses.find(*span) for span in guarded):
             found.add(region.guard)
     return found
+
+
+def _reading(module: SemanticModel, made: list[Span], regions: list[GuardRegion]) -> set[Span]:
+    """Return the tests that guard a use of what is bound in these spans alone, where another test that changes holds.
+
+    `if torch.cuda.is_available(): self.rng = Generator(device)`, and then `if ...: self.rng.manual_seed(1)`.
+    """
+    inside, places = Around((span, True) for span in made), dict[tuple[ast.AST | None, str], list[int]]()
+    for statement in module.scopes.statements if made else ():
+        for target in statement.targets if isinstance(statement, ast.Assign) else ():
+            if chain := chain_of(target):
+                places.setdefault((_home_of(module, target, chain), chain), []).append(module.span(target)[0])
+    only = {key for key, bound in places.items() if all(inside.find(at, at) for at in bound)}
+    names = {chain for _, chain in only}
+    reads = [n for n in module.nodes if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)]
+    read = Inside(module.span(n) for n in reads if (c := chain_of(n)) in names and (_home_of(module, n, c), c) in only)
+    return {r.guard for r in regions if any(read.find(*span) for span in r.covered if span != r.guard)}
+
+
+def _home_of(module: SemanticModel, node: ast.AST, chain: str) -> ast.AST | None:
+    """Return the function whose variable a name is, or the class whose attribute."""
+    return module.nearest(node, ast.ClassDef) if chain.startswith("self.") else module.function(node)
 
 
 def _joining(module: SemanticModel, regions: list[GuardRegion]) -> set[Span]:

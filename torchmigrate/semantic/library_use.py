@@ -275,13 +275,27 @@ def _bound_to_cuda(module: SemanticModel) -> Iterator[ast.AST]:
     for node in module.nodes:
         match node:
             case ast.Call(ast.Attribute(ast.Name(owner), name) as func):
-                if _is_compiled(owner) or (_is_compiled(name) and not _MOVES.match(name)):
+                is_module = _is_compiled(owner) and not _is_variable(module, func, owner)
+                if is_module or (_is_compiled(name) and not _MOVES.match(name)):
                     yield func
             case ast.Call(ast.Attribute(ast.Attribute(ast.Name(), "gpu" | "cuda"), name) as func):
                 if _KERNEL.fullmatch(name):
                     yield func
             case ast.Constant(str(text)) if _PACKAGE.match(text):
                 yield node
+
+
+def _is_variable(module: SemanticModel, node: ast.AST, name: str) -> bool:
+    """Return whether a name is a variable of a function that holds no module: `image_cuda = image.cuda()`."""
+    home, bindings = module.scope(node).find(name) or (None, [])
+    if home is None or home.parent is None or home.is_class:
+        return False
+    made = (last_name(b.value.func) for b in bindings if isinstance(b.value, ast.Call))
+    is_imported = any(isinstance(b.node, (ast.Import, ast.ImportFrom)) for b in bindings)
+    return not is_imported and _LOADS.isdisjoint(made)
+
+
+_LOADS = {"load", "load_inline", "import_module", "__import__"}  # functions that give modules
 
 
 def _is_compiled(name: str) -> bool:
