@@ -158,3 +158,19 @@ def test_doubles_that_a_function_of_another_file_gives_are_told_where_they_move(
     files = {"made.py": WEIGHTS.format(made=made, cast=cast), "train.py": TRAINS}
     found = planned(write_tree(tmp_path, files), "check")["train.py"].findings  # type: ignore[union-attr]
     assert ("hazard/float64" in {f.rule for f in found}) is is_told
+
+
+@pytest.mark.parametrize("made", ["pytest.mark.skipif(any(found), reason='too few')", "any(found)"])
+def test_a_mark_for_tests_of_other_files_keeps_its_count(made: str, tmp_path: Path) -> None:
+    """Found in lightning-hydra-template: the tests ask Lightning for GPUs, which it has for CUDA and MPS alone."""
+    text = f"""import pytest
+import torch
+def run_if(min_gpus=0):
+    found = []
+    if min_gpus:
+        found.append(torch.cuda.device_count() < min_gpus)
+    return {made}
+"""
+    files = {"tests/__init__.py": "", "tests/helpers/run_if.py": text, "net.py": "import torch\ntorch.ones(2).cuda()\n"}
+    result = planned(write_tree(tmp_path, files))["tests/helpers/run_if.py"]
+    assert isinstance(result, Changed) is ("skipif" not in made)

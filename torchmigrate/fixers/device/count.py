@@ -11,7 +11,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import DEVICE_NAME, moves_data
 from torchmigrate.semantic.dominance import is_guarded, know_parents, reads
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain
+from torchmigrate.syntax.resolver import SKIP_MARKS, chain_of, last_name, leading_chain
 
 _STARTS = {"Popen", "Process", "submit", "apply_async", "check_call"}
 _STARTS_GROUP = "torch.distributed.init_process_group"  # of at least one process
@@ -30,8 +30,23 @@ def count(context: RuleContext) -> Iterator[Finding]:
         if not is_guarded(context.module, context.call):
             yield context.replace(context.call, _AT_LEAST_ONE)
             return
+    if _marks_tests(context):
+        yield context.left(_MARKS)
+        return
     found = context.rewrite("torch.cuda.device_count", "accel.device_count", context.ref) or context.note()
     yield replace(found, guards="choice") if _is_test(context) else found
+
+
+_MARKS = "it skips tests of other files, which may need as many devices of CUDA"
+
+
+def _marks_tests(context: RuleContext) -> bool:
+    """Return whether a function beside tests makes a mark that skips what has too few devices: `RunIf(min_gpus=2)`."""
+    module = context.module
+    function = module.function(context.node)
+    if function is None or not module.facts.is_test(str(module.path)) or not isinstance(context.parent, ast.Compare):
+        return False
+    return any(isinstance(n, ast.Call) and last_name(n.func) in SKIP_MARKS for n in ast.walk(function))
 
 
 def _is_test(context: RuleContext) -> bool:
