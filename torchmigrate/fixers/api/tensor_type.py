@@ -244,7 +244,8 @@ def cpu_type(context: RuleContext) -> Iterator[Finding]:
         test = up
     parts = [node for node in ast.walk(test) if isinstance(node, (ast.Attribute, ast.Name))]
     if not any(last_name(p) in _ASK_DEVICES or (module.resolve(p) or "").startswith("torch.cuda.") for p in parts):
-        yield context.note()
+        dtype = DTYPES[str(context.qualified).rpartition(".")[2].removesuffix("Tensor")]
+        yield context.note(context.rule.message.replace("torch.int64", f"torch.{dtype}"))
 
 
 _ASK_DEVICES = ("tensor_type", "is_accelerated", "is_cuda", "device")
