@@ -46,7 +46,8 @@ def _marks_tests(context: RuleContext) -> bool:
     function = module.function(context.node)
     if function is None or not module.facts.is_test(str(module.path)) or not isinstance(context.parent, ast.Compare):
         return False
-    return any(isinstance(n, ast.Call) and last_name(n.func) in SKIP_MARKS for n in ast.walk(function))
+    inside = (node for statement in function.body for node in ast.walk(statement))
+    return any(isinstance(node, ast.Call) and last_name(node.func) in SKIP_MARKS for node in inside)
 
 
 def _is_test(context: RuleContext) -> bool:
