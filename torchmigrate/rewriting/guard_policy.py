@@ -27,7 +27,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import spelled, words_in
 from torchmigrate.semantic.values import answers_moved, double_defaults, doubles_moved
 from torchmigrate.source.edits import Around, Inside, Span
-from torchmigrate.syntax.resolver import SKIP_MARKS, chain_of, last_name
+from torchmigrate.syntax.resolver import SKIP_MARKS, chain_of, is_same, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function
 from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, knows_cuda_alone, row_of
 from torchmigrate.torch_api.names import DEVICE, NCCL
@@ -704,7 +704,7 @@ def _joining(module: SemanticModel, regions: list[GuardRegion]) -> set[Span]:
     """Return the tests of a tensor that guard a move to where something is, or may: a call gets a list of devices.
 
     `if x.is_cuda: y = y.to(x.device)`; `if x.is_cuda: where = x.get_device()`, and then `y.to(where)`;
-    `if x.is_cuda: data = scatter(data, [x.device])`.
+    `if x.is_cuda: data = scatter(data, [x.device])`. So do those that guard its own move to the CPU.
     """
     asked = {r.guard: _expressions(module).get(r.guard) for r in regions}
     asking = [r for r in regions if isinstance(node := asked[r.guard], ast.Attribute) and node.attr == "is_cuda"]
@@ -717,7 +717,24 @@ def _joining(module: SemanticModel, regions: list[GuardRegion]) -> set[Span]:
     numbers = [n for n in numbers if not isinstance(module.parent(n), ast.IfExp)]  # device/device-idiom's
     moving += [n for n in numbers if any(moves_data(module, each) for each in dominance.flows_to(module, [n]))]
     uses = Inside(map(module.span, moving))
-    return {r.guard for r in asking if any(uses.find(*span) for span in r.spans)}
+    brought = [(module.span(n)[0], tensor) for n in module.nodes if (tensor := _brought_to_cpu(n)) is not None]
+
+    def brings(region: GuardRegion) -> bool:
+        test = asked[region.guard]
+        inside = (tensor for at, tensor in brought if any(a <= at < b for a, b in region.covered))
+        return isinstance(test, ast.Attribute) and any(is_same(tensor, test.value) for tensor in inside)
+
+    return {r.guard for r in asking if any(uses.find(*span) for span in r.spans) or brings(r)}
+
+
+def _brought_to_cpu(node: ast.AST) -> ast.expr | None:
+    """Return the tensor that a call brings to the CPU: `x.cpu()`, `torch.FloatTensor(x.size()).copy_(x)`; or None."""
+    match node:
+        case ast.Call(ast.Attribute(tensor, "cpu"), [], []):
+            return tensor
+        case ast.Call(ast.Attribute(ast.Call(ast.Attribute(attr=made)), "copy_"), [tensor]) if made.endswith("Tensor"):
+            return tensor
+    return None
 
 
 def _is_listed_for_call(module: SemanticModel, node: ast.AST) -> bool:
