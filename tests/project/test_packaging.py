@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from pathlib import Path
 
 import pytest
 from conftest import write_tree
 
-from torchmigrate.project.packaging import torch_floor
+from torchmigrate import runtime
+from torchmigrate.project.context import HELPER_PYTHON
+from torchmigrate.project.packaging import oldest_python, torch_floor
 
 CONDA = "name: x\nchannels:\n  - pytorch\ndependencies:\n  - python=3.8\n  - {}\n  - pip\n  - pip:\n    - numpy\n"
 POETRY = '[tool.poetry]\nname = "x"\n[tool.poetry.dependencies]\npython = "^3.8"\n'
@@ -75,3 +78,32 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     for name in ("requirements.txt", "environment.yml", "Pipfile", "setup.cfg"):
         os.mkfifo(tmp_path / name)
     assert torch_floor(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "oldest"),
+    [
+        ("setup.py", "setup(classifiers=['Programming Language :: Python :: 2.7', 'Topic :: Software'])", (2, 7)),
+        ("setup.py", "setup(name='a', python_requires='>=3.5')", (3, 5)),
+        ("setup.py", "setup(python_requires='>3.8', classifiers=['Programming Language :: Python :: 2.7'])", (3, 8)),
+        ("setup.py", "setup(classifiers=['Programming Language :: Python :: 3'])", None),
+        ("setup.cfg", "[options]\npython_requires = >=3.6\n", (3, 6)),
+        ("setup.cfg", "[metadata]\nclassifiers =\n    Programming Language :: Python :: 3.5\n", (3, 5)),
+        ("pyproject.toml", "[project]\nrequires-python = '>=3.9,<4'\n", (3, 9)),
+        ("pyproject.toml", "[project]\nname = 'a'\n", None),
+    ],
+)
+def test_the_oldest_python_that_a_package_runs_on(
+    name: str, text: str, oldest: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    head = "from setuptools import setup\n" if name == "setup.py" else ""
+    (tmp_path / name).write_text(head + text)
+    found = oldest_python(tmp_path)
+    assert found == (None if oldest is None else (oldest, name))
+
+
+def test_the_helper_is_syntax_of_the_python_that_it_asks_for() -> None:
+    text = Path(runtime.__file__).read_text(encoding="utf-8")
+    ast.parse(text, feature_version=HELPER_PYTHON)
+    with pytest.raises(SyntaxError):
+        ast.parse(text, feature_version=(HELPER_PYTHON[0], HELPER_PYTHON[1] - 1))

@@ -19,7 +19,7 @@ from torchmigrate.project.called_operators import CompiledOperators, DoubleMaker
 from torchmigrate.project.class_hierarchy import ClassHierarchy
 from torchmigrate.project.helper_file import NAMES, PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import Components, Import, ImportIndex
-from torchmigrate.project.packaging import torch_floor
+from torchmigrate.project.packaging import oldest_python, torch_floor
 from torchmigrate.project.process_facts import UnderDefault
 from torchmigrate.source import notebook
 from torchmigrate.source.encoding import HELPER_MARK, helper_hidden, occurs_in_code
@@ -270,6 +270,7 @@ class ProjectContext:
 
 
 HELPER_FLOOR = (1, 7)
+HELPER_PYTHON = (3, 6)  # its f-strings and annotated variables
 NATIVE_FLOOR = (2, 9)
 ACCELERATOR = ">=2.6"  # the first torch with torch.accelerator
 
@@ -292,6 +293,10 @@ def build_context(
         needs = f"torch>={HELPER_FLOOR[0]}.{HELPER_FLOOR[1]}"
         asks = f"{place} asks for torch {floor.removeprefix('>=')}" if floor and place else f"`torch` is {floor}"
         notes.append(f"accel.py is written for {needs}, {asks}: try it with that, or ask for {needs}")
+    if own is None and (oldest := oldest_python(root)) and oldest[0] < HELPER_PYTHON:
+        (major, minor), file = oldest
+        needs = f"Python {HELPER_PYTHON[0]}.{HELPER_PYTHON[1]}"
+        notes.append(f"accel.py needs {needs}, and {file} names {major}.{minor}, too")
     helper = helper_file.helper_name(inside, texts, overlay)
     has_helper = any(path.endswith(f"/{helper}.py") for path in inside)
     known = ProjectContext(

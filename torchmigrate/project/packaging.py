@@ -607,6 +607,31 @@ def torch_floor(root: Path) -> tuple[str, str] | None:
     return (f">={found.floor[0]}.{found.floor[1]}", f"{found.name}:{found.line}") if found else None
 
 
+_PYTHON = re.compile(r"Programming Language :: Python :: (\d+)\.(\d+)$|\s*>=?\s*(\d+)\.(\d+)")
+
+
+def oldest_python(root: Path) -> tuple[tuple[int, int], str] | None:
+    """Return the oldest Python that a project's package says it runs on, and the file that says so."""
+    folder = str(root)
+    table, cfg, given = _table(_toml(folder), "project"), _cfg(folder, "setup.cfg"), _given(folder)
+    values = _assigned(folder) if given else {}
+    told = {
+        "pyproject.toml": (table.get("requires-python"), table.get("classifiers")),
+        "setup.cfg": (
+            cfg.get("options", "python_requires", fallback=None),
+            cfg.get("metadata", "classifiers", fallback="").split("\n"),
+        ),
+        "setup.py": tuple(_constant(given.get(name), values) for name in ("python_requires", "classifiers")),
+    }
+    for name, (needs, classifiers) in told.items():
+        texts = [needs] if isinstance(needs, str) else _strings(classifiers)
+        found = [_PYTHON.match(text) for text in texts]
+        versions = [(int(m[1] or m[3]), int(m[2] or m[4])) for m in found if m]
+        if versions:
+            return min(versions), name
+    return None
+
+
 def _of_lists(root: Path) -> Iterator[_Stated]:
     yield from _of_pipfile(root)
     seen: set[Path] = set()
