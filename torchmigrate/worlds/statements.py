@@ -386,6 +386,8 @@ class Statements(Expressions):
                 if statement not in self.relevance.holding and statement not in self.relevance.binding:
                     if _returns(statement):
                         frame.returns.append(UNKNOWN.of(state.path))
+                    if isinstance(statement, ast.Assign):
+                        _forget_modules(statement, state)
                     continue
                 state = self._around(statement, state, frame)
             else:
@@ -1033,6 +1035,14 @@ def _has_a_turn(node: ast.AST) -> bool:
             numbers = [end.value for end in ends if isinstance(end, ast.Constant) and type(end.value) is int]
             return len(numbers) == len(ends) < 3 and len(range(*numbers)) > 0
     return False
+
+
+def _forget_modules(statement: ast.Assign, state: State) -> None:
+    """Let names that imports bound hold something unknown, as a statement that does not matter binds them anew."""
+    for target in statement.targets:
+        value = state.env.get(target.id) if isinstance(target, ast.Name) else None
+        if isinstance(target, ast.Name) and value and any(isinstance(atom, Module) for atom in value):
+            state.env[target.id] = UNKNOWN
 
 
 @remembered
