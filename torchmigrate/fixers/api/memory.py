@@ -11,7 +11,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.hazard.mps import where_cuda_is_named
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.references import helper_function
+from torchmigrate.semantic.references import helper_function, identifiers_in
 from torchmigrate.syntax.resolver import own_blocks
 
 _RAW = ("cuda_stream", "ptr")  # the handle that another CUDA library takes
@@ -54,8 +54,17 @@ def pin_memory(context: RuleContext) -> Iterator[Finding]:
         yield context.note(
             "`pin_memory(device)` raises without an accelerator, and its argument is deprecated: leave it out"
         )
+    elif _asks_for_pinned(context):
+        yield context.left("an assertion behind it asks whether this is pinned")
     else:
         yield context.rewrite("$x.pin_memory()", "accel.pin($x)") or context.note()
+
+
+def _asks_for_pinned(context: RuleContext) -> bool:
+    """Return whether the function asserts that something is pinned: it is about pinning itself."""
+    function = context.module.function(context.node)
+    asserts = (n for n in ast.walk(function) if isinstance(n, ast.Assert)) if function is not None else ()
+    return any("is_pinned" in identifiers_in(context.module, each.test) for each in asserts)
 
 
 def non_blocking(context: RuleContext) -> Iterator[Finding]:
