@@ -94,6 +94,12 @@ BAD = {
         "names no backend: `mpss`",
         "did you mean `mps`?",
     ),
+    "a literal without a word": (
+        HEAD + 'literals = ["."]\n' + REWRITE,
+        4,
+        "`literals` must hold a letter",
+        "literals =",
+    ),
     "a string for a flag": (HEAD + 'blocks = "no"\n' + REWRITE, 4, "`blocks` must be true or false", "blocks = true"),
     "one table for many": (
         HEAD + REWRITE.replace("[[rewrite]]", "[rewrite]"),

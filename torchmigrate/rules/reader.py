@@ -242,6 +242,7 @@ _GLOBS = elsewhere({"type": "array", "minItems": 1, "items": _END})
 _REGEX = elsewhere({"type": "string", "minLength": 1})
 _SAFETY = elsewhere({"enum": [level.value for level in Safety]})
 _NEEDED = elsewhere({"type": "string"})
+_LITERAL = matching(r"[\s\S]*\w[\s\S]*", "hold a letter, a digit or an underscore")
 _LINK = matching(r"https?://[^\s\x00-\x1f]+", "be a link that begins with https:// or http://")
 _RELEASES = table_of(matching(r"\d+\.\d+", 'be a release of torch such as "2.14"'))
 
@@ -249,7 +250,7 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
     "rule": {
         "summary": _NEEDED, "safety": _SAFETY, "backends": _BACKENDS, "why": _NEEDED, "see": strings(_LINK),
         "message": STRING, "blocks": BOOLEAN, "raises": BOOLEAN, "guards": one_of("test", "choice"), "fixer": STRING,
-        "since": _RELEASES, "on": strings(), "literals": strings(), "literals-from": one_of(*LITERALS),
+        "since": _RELEASES, "on": strings(), "literals": strings(_LITERAL), "literals-from": one_of(*LITERALS),
         "rewrite": TABLES, "case": TABLES, "files": _GLOBS, "where": TABLES, "pattern": TABLES,
     },
     "rewrite": {

@@ -368,7 +368,7 @@ def mps_operator(context: RuleContext) -> Iterator[Finding]:
     when = f"before torch {since}" if since else "as of torch 2.13"
     shown = name if context.qualified else f"Tensor{name}"
     lacks = f"`{shown}` has no MPS kernel {when}"
-    if _is_partial(name):
+    if is_partial(name):
         lacks = f"`{shown}` raises on MPS where one size does not divide the other"
     yield _falling_back(context, name, call, lacks) or context.note(f"{lacks}: {context.rule.message}")
 
@@ -402,7 +402,7 @@ def _needs_none(context: RuleContext, name: str, call: ast.Call) -> bool:
         return True
     if name == _INTERPOLATES and not any(k.arg == "mode" and _is(k.value, "area") for k in call.keywords):
         return True
-    if _is_partial(name) and name != _INTERPOLATES and all(isinstance(s, ast.Constant) for s in _sizes(name, call)):
+    if is_partial(name) and name != _INTERPOLATES and all(isinstance(s, ast.Constant) for s in _sizes(name, call)):
         return True  # people choose a number that fits
     if name.startswith("torch.nn.") and not name.startswith("torch.nn.functional."):
         return False
@@ -416,7 +416,7 @@ def _needs_none(context: RuleContext, name: str, call: ast.Call) -> bool:
 _INTERPOLATES = "torch.nn.functional.interpolate"  # mode "area" is an average over parts
 
 
-def _is_partial(name: str) -> bool:
+def is_partial(name: str) -> bool:
     """Return whether MPS has an operator for some sizes only (pytorch #96056)."""
     return name == _INTERPOLATES or name.endswith(("AvgPool1d", "AvgPool2d", "avg_pool1d", "avg_pool2d"))
 
