@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from typing import Any
 
@@ -193,3 +194,17 @@ def mps_has_no_collectives() -> None:
 
     assert ranks(run, "gloo") == ["cpu:gloo,cuda:gloo"] * 2
     assert ranks(run, None) == ["mps:gloo"] * 2
+
+
+@check(only=("xpu", "mps"))
+def gloos_threads_have_time_to_drop_their_tensors() -> None:
+    """They need Python's lock for it, and a group is deleted under that lock: 1 of 140 programs waits for ever."""
+
+    def run(rank: int) -> float:
+        for _ in range(20):
+            dist.all_reduce(torch.ones(1000))
+        began = time.monotonic()
+        dist.destroy_process_group()
+        return time.monotonic() - began
+
+    assert min(ranks(run, "gloo")) >= 0.1

@@ -224,9 +224,18 @@ def _watch_groups(c10d: Any, simulated: str) -> None:
             # the gloo of a CUDA build takes CUDA tensors
             torch.ops.torchmigrate_simulated.stage(self.boxed(), "gloo")
 
-    c10d.ProcessGroup._register_backend = _register_backend
+    shut_down = c10d.ProcessGroup.shutdown
+
+    def shutdown(self: Any) -> None:
+        _let_gloo_finish()
+        shut_down(self)
+
+    c10d.ProcessGroup._register_backend, c10d.ProcessGroup.shutdown = _register_backend, shutdown
 
 
 def _let_gloo_finish() -> None:
-    """Wait until gloo's threads have dropped their tensors, which after the interpreter would kill the process."""
+    """Wait until gloo's threads have dropped their tensors.
+
+    After the interpreter this would kill the process, and while a group is deleted each would wait for the other.
+    """
     time.sleep(0.1)
