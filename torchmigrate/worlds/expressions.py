@@ -224,12 +224,10 @@ class Expressions(External):
         return join(*found) if found else None
 
     def _of_instance(self, info: ClassInfo, atom: Instance, name: str, state: State) -> Value:
-        for kind in self.ancestors(info):
-            method = kind.methods.get(name)
-            if method is not None:
-                if _is_property(method.node):
-                    return self.call_function(method, one(atom), (), {}, state)
-                return one(Routine(method, one(atom)))
+        if (method := self.method_of(info, name)) is not None:
+            if _is_property(method.node):
+                return self.call_function(method, one(atom), (), {}, state)
+            return one(Routine(method, one(atom)))
         found = self.read(("attribute", info.key, name))
         if found is None:
             self.prepare(info)
@@ -243,8 +241,7 @@ class Expressions(External):
 
     def _always_set(self, info: ClassInfo) -> frozenset[str]:
         """Return the attributes that the constructor of a class gives each object, whatever the class itself has."""
-        starts = (kind.methods["__init__"] for kind in self.ancestors(info) if "__init__" in kind.methods)
-        start = next(starts, None)
+        start = self.method_of(info, "__init__")
         return frozenset() if start is None else _set_by(start.node)
 
     def prepare(self, info: ClassInfo) -> None:
@@ -260,6 +257,11 @@ class Expressions(External):
             if (found := self.read(("class", kind.key, name))) is not None:
                 return found
         return None
+
+    def method_of(self, info: ClassInfo, name: str, is_inherited: bool = False) -> FunctionInfo | None:
+        """Return the method that objects of a class have under a name, or with `is_inherited` what `super()` has."""
+        kinds = self.ancestors(info)[int(is_inherited) :]
+        return next((kind.methods[name] for kind in kinds if name in kind.methods), None)
 
     def ancestors(self, info: ClassInfo) -> list[ClassInfo]:
         """Return a class and its base classes in the project, nearest first."""
@@ -743,11 +745,11 @@ class Expressions(External):
 
     def _inherited(self, func: ast.expr, state: State, frame: Frame) -> Value | None:
         """Return the method of a base class that `super().name` is, bound to the object; None for anything else."""
-        info, own = frame.info.owner, frame.info.parameters()[:1]
         match func:
-            case ast.Attribute(ast.Call(ast.Name("super")), name) if info is not None and own:
-                found = next((k.methods[name] for k in self.ancestors(info)[1:] if name in k.methods), None)
-                return None if found is None else one(Routine(found, state.env.get(own[0], one(Instance(info)))))
+            case ast.Attribute(ast.Call(ast.Name("super")), name) if (info := frame.info.owner) is not None:
+                found, own = self.method_of(info, name, is_inherited=True), frame.info.parameters()
+                if found is not None and own:
+                    return one(Routine(found, state.env.get(own[0], one(Instance(info)))))
         return None
 
     def _call(self, node: ast.Call, state: State, frame: Frame) -> Value:
@@ -824,9 +826,7 @@ class Expressions(External):
                     case Named(name):
                         result = self.call_external(name, call.behind(edits))
                     case Instance(info):
-                        own = next(
-                            (k.methods["__call__"] for k in self.ancestors(info) if "__call__" in k.methods), None
-                        )
+                        own = self.method_of(info, "__call__")
                         whole = (one(atom), call.args, call.named, call.state)
                         result = self.call_function(own, *whole) if own else UNKNOWN
                     case _:
@@ -849,13 +849,13 @@ class Expressions(External):
                 return self.of_text(text, name, call.args, call.named)
             case Items() | Table():
                 return self._container_method(atom, edits, func, call)
-            case Instance(info) if not any(name in kind.methods for kind in self.ancestors(info)):
+            case Instance(info) if self.method_of(info, name) is None:
                 if self.read(("attribute", info.key, name)) is None:
                     if self.is_whole(info) and self.of_class(info, name) is None:
                         self.die(f".{name}()", call)
                     return self.of_tensor(name, call)
             case Type(info) if gives_self(call.node):
-                start = next((k.methods[name] for k in self.ancestors(info) if name in k.methods), None)
+                start = self.method_of(info, name)
                 told = replace(call, args=call.args[1:])
                 return self.apply(one(Routine(start, call.args[0])), told) if start else UNKNOWN
             case Unknown():

@@ -342,10 +342,9 @@ class Statements(Expressions):
 
     def construct(self, info: ClassInfo, args: Sequence[Value], named: Mapping[str, Value], state: State) -> Value:
         made = one(Instance(info))
-        for kind in self.ancestors(info):
-            if (start := kind.methods.get("__init__")) is not None:
-                self.call_function(start, made, args, named, state)
-                return made
+        if (start := self.method_of(info, "__init__")) is not None:
+            self.call_function(start, made, args, named, state)
+            return made
         fields = [
             n.target.id for n in info.node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
         ]
@@ -366,12 +365,9 @@ class Statements(Expressions):
         self.call_function(after, made, (), {}, state)
 
     def prepare(self, info: ClassInfo) -> None:
-        for kind in self.ancestors(info):
-            start = kind.methods.get("__init__")
-            if start is not None:
-                if start.key not in self.begun:
-                    self.root(start)
-                return
+        start = self.method_of(info, "__init__")
+        if start is not None and start.key not in self.begun:
+            self.root(start)
 
     # statements
 
