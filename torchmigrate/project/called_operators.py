@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FAR = 2  # files away: what is imported from further away is rarely called with the tensors at hand
 _MANY = 100  # definitions
-_LOADERS = ("load", "load_inline")  # of torch.utils.cpp_extension
+LOADERS = ("load", "load_inline")  # of torch.utils.cpp_extension
 
 
 Position = tuple[str, int]  # path and line, 0 for a whole file
@@ -141,7 +141,7 @@ class CompiledOperators(CalledOperators):
         path = place.path
         if isinstance(binding.value, ast.Call):
             given = {k.arg for k in binding.value.keywords}
-            is_built = last_name(binding.value.func) in _LOADERS and not given.isdisjoint({"sources", "cuda_sources"})
+            is_built = last_name(binding.value.func) in LOADERS and not given.isdisjoint({"sources", "cuda_sources"})
             return is_built or self._is_imported_by(place, binding.value)
         if binding.local is None:
             return False

@@ -24,10 +24,10 @@ from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, c
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.library_use import double_made, double_uses
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import spelled, words_in
+from torchmigrate.semantic.references import reads_of, spelled, words_in
 from torchmigrate.semantic.values import answers_moved, double_defaults, doubles_moved
 from torchmigrate.source.edits import Around, Inside, Span
-from torchmigrate.syntax.resolver import SKIP_MARKS, chain_of, is_same, last_name
+from torchmigrate.syntax.resolver import chain_of, is_same, last_name, makes_marks
 from torchmigrate.syntax.scope import FUNCTIONS, Function
 from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, knows_cuda_alone, row_of
 from torchmigrate.torch_api.names import DEVICE, NCCL
@@ -378,20 +378,18 @@ def _for_cuda(block: list[tuple[ast.stmt, str]]) -> Iterator[tuple[ast.stmt, str
     for node, _, patterns in of_cuda:
         if sibling := next(filter(None, (named.get((type(node), pattern)) for pattern in patterns)), None):
             pairs[node] = sibling
-    speaking = [(name, pairs[node]) for node, name, _ in of_cuda if node in pairs and _skips_tests(node)]
+    speaking = [(name, pairs[node]) for node, name, _ in of_cuda if node in pairs and _makes_marks(node)]
     families = {name.partition("_")[0]: sibling for name, sibling in reversed(speaking)}
     for node, name, _ in of_cuda:
         family = families.get(name.partition("_")[0])
         if node in pairs:
             yield node, name, pairs[node]
-        elif family and _skips_tests(node):
+        elif family and _makes_marks(node):
             yield node, name, family
 
 
-def _skips_tests(node: ast.stmt) -> bool:
-    """Return whether a function makes marks that skip tests: `pytest.mark.skipif`, `unittest.skipUnless`."""
-    calls = (each for each in ast.walk(node) if isinstance(each, ast.Call)) if isinstance(node, FUNCTIONS) else ()
-    return any(last_name(call.func) in SKIP_MARKS for call in calls)
+def _makes_marks(node: ast.stmt) -> bool:
+    return isinstance(node, FUNCTIONS) and makes_marks([node])
 
 
 def _patterns(name: str, kinds: Collection[str]) -> Iterator[tuple[str, ...]]:
@@ -683,15 +681,14 @@ def _reading(module: SemanticModel, made: list[Span], regions: list[GuardRegion]
 
     `if torch.cuda.is_available(): self.rng = Generator(device)`, and then `if ...: self.rng.manual_seed(1)`.
     """
-    inside, places = Around((span, True) for span in made), dict[tuple[ast.AST | None, str], list[int]]()
+    inside, places = Around((span, True) for span in made), dict[tuple[ast.AST | None, str], list[int]]()  # by owner
     for statement in module.scopes.statements if made else ():
         for target in statement.targets if isinstance(statement, ast.Assign) else ():
             if chain := chain_of(target):
                 places.setdefault((_home_of(module, target, chain), chain), []).append(module.span(target)[0])
     only = {key for key, bound in places.items() if all(inside.find(at, at) for at in bound)}
-    names = {chain for _, chain in only}
-    reads = [n for n in module.nodes if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)]
-    read = Inside(module.span(n) for n in reads if (c := chain_of(n)) in names and (_home_of(module, n, c), c) in only)
+    reads = ((owner, r.node, chain) for owner, chain in only for r in reads_of(module, chain))
+    read = Inside(module.span(node) for owner, node, chain in reads if _home_of(module, node, chain) is owner)
     return {r.guard for r in regions if any(read.find(*span) for span in r.covered if span != r.guard)}
 
 

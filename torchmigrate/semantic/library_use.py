@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from torchmigrate.project.called_operators import CalledOperators, Position
+from torchmigrate.project.called_operators import LOADERS, CalledOperators, Position
 from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
 from torchmigrate.semantic.guard_regions import OTHERS, GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
@@ -295,7 +295,7 @@ def _is_variable(module: SemanticModel, node: ast.AST, name: str) -> bool:
     return not is_imported and _LOADS.isdisjoint(made)
 
 
-_LOADS = {"load", "load_inline", "import_module", "__import__"}  # functions that give modules
+_LOADS = {*LOADERS, "import_module", "__import__"}  # functions that give modules
 
 
 def _is_compiled(name: str) -> bool:

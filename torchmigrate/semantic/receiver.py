@@ -14,6 +14,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.syntax.resolver import chain_of, is_same, leading_chain
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, children
+from torchmigrate.torch_api.names import SHAPING_METHODS
 
 Seen = set[object]  # names, attributes and functions that were followed already
 
@@ -428,7 +429,6 @@ def _base_name(base: ast.expr) -> str:
 
 _SAME = {"cuda", "cpu", "to", "half", "float", "double", "bfloat16", "eval", "train", "requires_grad_", "apply"}
 _TENSOR = {
-    "unsqueeze", "squeeze", "view", "reshape", "long", "int", "clone", "detach", "contiguous", "permute",
-    "transpose", "expand", "repeat", "normal_", "uniform_", "zero_", "fill_", "byte", "bool", "sum", "mean", "new",
-    "resize_", "type", "type_as", "t", "cat", "stack",
+    *SHAPING_METHODS, "long", "int", "clone", "detach", "normal_", "uniform_", "zero_", "fill_", "byte",
+    "bool", "sum", "mean", "new", "resize_", "type", "type_as", "t", "cat", "stack",
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from torchmigrate.syntax.scope import OWN, Binding, Bindings, Scope, Scopes
 from torchmigrate.torch_api.names import canonical
@@ -227,6 +227,12 @@ def ends_program(body: Sequence[ast.stmt]) -> bool:
 
 
 SKIP_MARKS = ("skipif", "skipIf", "skipUnless")  # what makes a mark that skips a test
+
+
+def makes_marks(nodes: Iterable[ast.AST]) -> bool:
+    """Return whether code makes marks that skip tests: `pytest.mark.skipif`, `unittest.skipUnless`."""
+    inside = (each for node in nodes for each in ast.walk(node))
+    return any(isinstance(each, ast.Call) and last_name(each.func) in SKIP_MARKS for each in inside)
 
 
 def skips_test(body: Sequence[ast.stmt]) -> bool:

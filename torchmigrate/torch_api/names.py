@@ -66,6 +66,7 @@ DTYPES: Mapping[str, str] = _DATA["dtypes"]
 
 # methods that give a tensor, or a number, that stands elsewhere, and words for a dtype as an argument of `x.to(...)`
 MOVING_METHODS: frozenset[str] = frozenset(_DATA["tensors"]["leaving"])
+SHAPING_METHODS: frozenset[str] = frozenset(_DATA["tensors"]["shapes"])
 DTYPE_WORDS: frozenset[str] = frozenset(_DATA["tensors"]["dtypes"])
 DOUBLES: tuple[str, ...] = tuple(_DATA["tensors"]["doubles"])
 NO_FALLBACK: frozenset[str] = frozenset(_DATA["tensors"]["no-fallback"])

@@ -11,7 +11,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import DEVICE_NAME, moves_data
 from torchmigrate.semantic.dominance import is_guarded, know_parents, reads
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.syntax.resolver import SKIP_MARKS, chain_of, last_name, leading_chain
+from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain, makes_marks
 
 _STARTS = {"Popen", "Process", "submit", "apply_async", "check_call"}
 _STARTS_GROUP = "torch.distributed.init_process_group"  # of at least one process
@@ -46,8 +46,7 @@ def _marks_tests(context: RuleContext) -> bool:
     function = module.function(context.node)
     if function is None or not module.facts.is_test(str(module.path)) or not isinstance(context.parent, ast.Compare):
         return False
-    inside = (node for statement in function.body for node in ast.walk(statement))
-    return any(isinstance(node, ast.Call) and last_name(node.func) in SKIP_MARKS for node in inside)
+    return makes_marks(function.body)
 
 
 def _is_test(context: RuleContext) -> bool:

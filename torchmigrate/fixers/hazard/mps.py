@@ -27,7 +27,7 @@ from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import chain_of, is_same
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
-from torchmigrate.torch_api.names import DTYPE_WORDS, HALVES, NO_FALLBACK, SINGLES
+from torchmigrate.torch_api.names import DTYPE_WORDS, HALVES, NO_FALLBACK, SHAPING_METHODS, SINGLES
 
 _MOVES = ("cuda", "to")
 
@@ -72,18 +72,7 @@ def moved_array(context: RuleContext) -> Iterator[Finding]:
         yield context.fix(edits, where_cuda_is_named(module))
 
 
-_SHAPES = {
-    "unsqueeze",
-    "squeeze",
-    "permute",
-    "transpose",
-    "view",
-    "reshape",
-    "contiguous",
-    "flatten",
-    "expand",
-    "repeat",
-}
+_SHAPES = SHAPING_METHODS | {"flatten"}
 
 
 def _shaped(module: SemanticModel, node: ast.AST) -> ast.AST:
