@@ -647,9 +647,11 @@ def _of_notebook(index: ImportIndex, path: str, helper: str) -> Placement:
     if used and is_here and _is_installed(*used):
         return _absolute(index, *used, helper)
     proven = _root_used(index, own, path, helper, 2) if is_here else None
+    above = os.path.dirname(os.path.dirname(path))
     moves = [found.start() for found in _MOVES.finditer(raw)]
-    is_above = not moves or (_goes_up(raw, moves) and proven and proven[0] == os.path.dirname(os.path.dirname(path)))
-    return _absolute(index, *proven, helper) if proven and is_above else beside(path, helper)
+    if proven and (not moves or (proven[0] == above and _goes_up(raw, moves))):
+        return _absolute(index, *proven, helper)
+    return beside(path, helper)
 
 
 def _goes_up(raw: bytes, moves: list[int]) -> bool:

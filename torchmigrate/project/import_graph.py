@@ -236,10 +236,10 @@ class ImportIndex:
         """Return whether one importer of the module `path` may use `name` of it."""
         modules: set[str] = set()  # the last names under which the importer has the module itself
         for item in self.imports[importer]:
-            if item.name in (name, "*") and self.find(importer, item.level, item.module, "") == path:
+            is_of_it = bool(item.name) and self.find(importer, item.level, item.module, "") == path
+            if is_of_it and item.name in (name, "*"):
                 return True
-            is_module = not item.name or self.find(importer, item.level, item.module, "") != path
-            if is_module and self.find(importer, item.level, item.module, item.name) == path:
+            if not is_of_it and self.find(importer, item.level, item.module, item.name) == path:
                 modules.add(item.alias or item.name or item.module.rpartition(".")[2])
         try:
             return any(f"{each}.{name}".encode() in self.read(importer) for each in modules)

@@ -439,12 +439,14 @@ def _binding(
     module: SemanticModel, name: str, group: Sequence[ast.Call], place: ast.stmt | None, allowed: Allowed
 ) -> Iterator[Edit]:
     """Yield the edits that bind a variable above a statement and use it for these equal calls."""
-    line = module.line_above(place) if place else -1
-    gap = module.source.newline if place and line < place.lineno and _is_blank(module, line - 1) else ""
-    if place and gap and _is_bound_above(module, place, line - 2):
+    if place is None:
+        return
+    line = module.line_above(place)
+    gap = module.source.newline if line < place.lineno and _is_blank(module, line - 1) else ""
+    if gap and _is_bound_above(module, place, line - 2):
         line, gap = line - 1, ""  # beside it
-    at = module.source.offset(line, 0) if place else -1
-    if place and allowed(at) and "CUDA_VISIBLE_DEVICES" not in strings_in(module, place):
+    at = module.source.offset(line, 0)
+    if allowed(at) and "CUDA_VISIBLE_DEVICES" not in strings_in(module, place):
         indent = module.source.line_at(module.source.offset(place.lineno, 0))[: place.col_offset].decode()
         yield Edit(at, at, f"{indent}{name} = {module.text(group[0])}{module.source.newline}{gap}")
         yield from (Edit(*module.span(call), name) for call in group)

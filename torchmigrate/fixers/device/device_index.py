@@ -70,16 +70,20 @@ def _is_asked_for_none(module: SemanticModel, node: ast.AST) -> bool:
 
 def _is_device(context: RuleContext, node: ast.expr) -> bool:
     """Return whether a name holds a device for all that is known: `cuda = torch.device(...)`, or a parameter `cuda`."""
-    _, bindings = (context.scope.find(node.id) if isinstance(node, ast.Name) else None) or (None, [])
-    made = [b.value.func for b in bindings if isinstance(b.value, ast.Call)]
-    chosen = [arm for b in bindings if isinstance(b.value, ast.IfExp) for arm in (b.value.body, b.value.orelse)]
-    made += [arm.func for arm in chosen if isinstance(arm, ast.Call)]
-    is_given = bool(bindings) and all(isinstance(b.node, ast.arg) for b in bindings)
-    makers = ("device", "current_device", "device_type")
-    is_made = any(
-        context.module.resolve(f) == "torch.device" or helper_function(context.module, f) in makers for f in made
-    )
-    return is_made or (is_given and isinstance(node, ast.Name) and node.id == "cuda")
+    found = context.scope.find(node.id) if isinstance(node, ast.Name) else None
+    if found is None or not isinstance(node, ast.Name):
+        return False
+    values = [binding.value for binding in found[1]]
+    values += [arm for value in values if isinstance(value, ast.IfExp) for arm in (value.body, value.orelse)]
+    is_given = all(isinstance(binding.node, ast.arg) for binding in found[1])
+    return (is_given and node.id == "cuda") or any(_makes_device(context.module, value) for value in values)
+
+
+def _makes_device(module: SemanticModel, value: ast.expr | None) -> bool:
+    if not isinstance(value, ast.Call):
+        return False
+    own = helper_function(module, value.func)
+    return module.resolve(value.func) == "torch.device" or own in ("device", "current_device", "device_type")
 
 
 def _is_given(module: SemanticModel, node: ast.expr) -> bool:
