@@ -182,3 +182,12 @@ def test_a_types_name_is_told_where_a_function_of_another_file_casts_to_it(
     }
     found = planned(write_tree(tmp_path, files), "check")["net.py"].findings
     assert [f.rule for f in found] == ["hazard/type-of-another"] * casts
+
+
+@pytest.mark.parametrize(("uses", "is_told"), [("import torch", True), ("", True), ("import tensorflow as tf", False)])
+def test_devices_that_are_hidden_from_another_library(uses: str, is_told: bool, tmp_path: Path) -> None:
+    """A file of TensorFlow's in a package that uses torch, too, tells torch's helper nothing (voxelmorph)."""
+    hiding = f"import os\n{uses}\nfrom net import layers\ndef setup():\n    os.environ[{VARIABLE}] = '-1'\n"
+    files = {"net.py": "import torch\ndef layers(n):\n    return torch.zeros(n).cuda()\n", "setup_devices.py": hiding}
+    text = texts_after(write_tree(tmp_path, files)).get("setup_devices.py", hiding)
+    assert ("TORCH_ACCEL_DEVICE" in text) is is_told

@@ -90,11 +90,9 @@ _PERHAPS_PARALLEL = (
 def _may_be_parallel(context: RuleContext, call: ast.Call, chain: str) -> bool:
     """Return whether a class that cannot be read may be a DataParallel: by its name, and by the devices it is given."""
     name = chain.rpartition(".")[2]
-    if (
-        not name.startswith("DataParallel")
-        or name == "DataParallel"
-        or not any(k.arg == "device_ids" for k in call.keywords)
-    ):
+    if "DataParallel" not in name or "Distributed" in name or name == "DataParallel":
+        return False
+    if not any(k.arg == "device_ids" for k in call.keywords):
         return False
     if (context.qualified or "").startswith("torch."):
         return False

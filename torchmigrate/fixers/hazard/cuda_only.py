@@ -19,7 +19,7 @@ from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.backends import having
-from torchmigrate.torch_api.libraries import CUDA_ONLY, VARIABLES
+from torchmigrate.torch_api.libraries import CUDA_ONLY, VARIABLES, knows_cuda_alone
 
 # types and modules that exist on every build: naming them does no harm
 _NAMED = {
@@ -227,9 +227,16 @@ def hidden_cuda(context: RuleContext) -> Iterator[Finding]:
 
 
 def _imports_asker(module: SemanticModel) -> bool:
-    """Return whether the file imports one that comes to ask the helper, directly or through others."""
+    """Return whether the file imports one that comes to ask the helper, directly or through others.
+
+    A file that imports TensorFlow, and not torch, hides the devices from TensorFlow.
+    """
     facts = module.facts
-    return bool(facts.askers) and not facts.askers.isdisjoint(reached([str(module.path)], facts.index.imported_by))
+    if not facts.askers or facts.askers.isdisjoint(reached([str(module.path)], facts.index.imported_by)):
+        return False
+    bound = (b for scope in module.scopes for bindings in scope.names.values() for b in bindings)
+    libraries = {(binding.qualified or "").partition(".")[0] for binding in bound}
+    return not libraries.isdisjoint(facts.built_on_torch) or not any(map(knows_cuda_alone, libraries))
 
 
 def _setting(context: RuleContext) -> ast.Assign | None:
