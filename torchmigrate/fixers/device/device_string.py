@@ -664,22 +664,22 @@ def _given_as_devices(module: SemanticModel) -> set[str]:
 
 
 class _Read(NamedTuple):
-    """A read of a variable, an attribute or what a function returns, or of an item of it; None stands for any item."""
+    """A read of a variable, an attribute or what a function returns, or of an item in it: `x["a"][0]`."""
 
     name: str
-    is_item: bool = False
-    key: object = None
+    keys: tuple[object, ...] = ()  # from outer to inner; None stands for any item
 
 
 def _reads(value: ast.expr) -> list[_Read]:
     """Return the reads of which one is what a value gives."""
     found = []
     for inner in _alternatives(value):
-        if isinstance(inner, ast.Subscript):
-            key = inner.slice.value if isinstance(inner.slice, ast.Constant) else None
-            found.append(_Read(last_name(inner.value), True, key))
-        else:
-            found.append(_Read(last_name(getattr(inner, "func", inner))))
+        read: ast.expr = inner
+        keys: tuple[object, ...] = ()
+        while isinstance(read, ast.Subscript):
+            key = read.slice.value if isinstance(read.slice, ast.Constant) else None
+            read, keys = read.value, (key, *keys)
+        found.append(_Read(last_name(read if keys else getattr(read, "func", read)), keys))
     return found
 
 
@@ -695,11 +695,17 @@ def _gives(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
 
 def _picked(value: ast.expr, read: _Read) -> list[ast.expr]:
     """Return what a read of a variable with this value gives: the value, or the items of it that it may be."""
-    if not read.is_item:
-        return [value]
+    found = [value]
+    for key in read.keys:
+        found = [item for held in found for item in _items(held, key)]
+    return found
+
+
+def _items(value: ast.expr, key: object) -> list[ast.expr]:
+    """Return the items of a container that a key may pick."""
     match value:
-        case ast.Tuple(elts) | ast.List(elts) if isinstance(read.key, int):
-            return elts[read.key : read.key + 1]
+        case ast.Tuple(elts) | ast.List(elts) if isinstance(key, int):
+            return elts[key : key + 1]
         case ast.Tuple(elts) | ast.List(elts) | ast.Set(elts):
             return elts
         case ast.Dict(keys, items):
@@ -708,7 +714,7 @@ def _picked(value: ast.expr, read: _Read) -> list[ast.expr]:
             pairs = [(each.elts[0], each.elts[-1]) for each in listed if isinstance(each, ast.Tuple) and each.elts]
         case _:
             return []
-    return [v for k, v in pairs if read.key is None or not isinstance(k, ast.Constant) or k.value == read.key]
+    return [v for k, v in pairs if key is None or not isinstance(k, ast.Constant) or k.value == key]
 
 
 def _alternatives(value: ast.expr) -> list[ast.expr]:
