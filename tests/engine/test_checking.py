@@ -928,6 +928,19 @@ def test_no_helper_comes_into_a_program_whose_devices_all_stay(tmp_path: Path, m
     assert any("line 4: this device stays CUDA's, and its program with it" in t for t in told) is is_left, told
 
 
+def test_a_program_that_stays_does_so_in_a_second_run(tmp_path: Path) -> None:
+    """Found in first-order-model: the helper of another program's file counted as a choice of its own."""
+    scaled = "import torch\ndef scale(shape):\n    return torch.Tensor(shape)\n"
+    main = UNDER_DEFAULT.format(guard=ONLY_WITH_CUDA).replace("print(", "shared.wait()\nprint(")
+    main = main.replace("x = torch.rand", "import shared\nnet = torch.nn.DataParallel(net)\nx = torch.rand")
+    shared = "import torch\ndef wait():\n    torch.cuda.synchronize()\n"
+    demo = "import torch\nimport shared\nnet = torch.nn.Linear(1, 1).cuda()\nshared.wait()\n"
+    root = write_tree(tmp_path, {"main.py": main, "scaled.py": scaled, "shared.py": shared, "demo.py": demo})
+    once = texts_after(root)
+    assert once.keys() == {"shared.py", "demo.py", "accel.py"}
+    assert texts_after(write_tree(tmp_path, once)) == {}
+
+
 ITS_OWN_LADDER = """import torch
 import torch.distributed as dist
 def pick():

@@ -12,6 +12,7 @@ from functools import partial
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import Components, reached
 from torchmigrate.source.edits import Edit, Span
+from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS, walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
@@ -227,8 +228,8 @@ class Check:
 
     def _speaks_of_devices(self, path: str) -> bool:
         text = self._original(path)
-        if text is None:
-            return False
+        if text is None or text[0].startswith(HELPER_MARK):
+            return False  # what the helper gives is known
         is_legacy = b"Tensor(" in text[0] and path in self.facts.under_default.files
         return is_legacy or any(word in text[0] for word in (*_ABOUT, f"{self.facts.helper}.".encode()))
 
