@@ -172,7 +172,7 @@ def map_location(context: RuleContext) -> Iterator[Finding]:
         elif _is_test_without_cuda(context.module):
             yield context.left("a test that speaks of no CUDA loads what was saved beside it")
         else:
-            text = _for_a_module(context, call) or _KEPT
+            text = _on_the_cpu(context, call) or _KEPT
             yield context.replace(given, text) if given else _missing(context, call, text)
     elif isinstance(given, ast.Lambda):
         yield from _function(context, given)
@@ -207,18 +207,22 @@ def _loads_with(module: SemanticModel, name: str, scope: Scope) -> list[ast.Call
     return sorted(loads, key=module.span) if len(loads) == len(calls) else []
 
 
-def _for_a_module(context: RuleContext, call: ast.Call) -> str:
-    """Return "cpu" for what a module alone gets, which copies it to where its parameters are; else ""."""
+def _on_the_cpu(context: RuleContext, call: ast.Call) -> str:
+    """Return "cpu" for what a module alone gets, which copies it to its parameters, or NumPy does; else ""."""
     module, below, up = context.module, call, context.module.parent(call)
     while isinstance(up, ast.Subscript) and up.value is below:
         below, up = up, module.parent(up)  # type: ignore[assignment]
+    is_plain = False
     match up:
+        case ast.Attribute(_, "numpy" | "tolist" | "cpu"):
+            is_plain = isinstance(module.parent(up), ast.Call)
         case ast.Call(ast.Attribute(receiver, "load_state_dict"), [first, *more], keywords) if first is below:
             is_plain = len(more) + len(keywords) < 2 and all(k.arg == "strict" for k in keywords)
-            if is_plain and not in_fstring(module, call) and is_module(module, receiver, context.scope):
-                text = module.text(call)
-                return "'cpu'" if "'" in text and '"' not in text else '"cpu"'
-    return ""
+            is_plain = is_plain and is_module(module, receiver, context.scope)
+    if not is_plain or in_fstring(module, call):
+        return ""
+    text = module.text(call)
+    return "'cpu'" if "'" in text and '"' not in text else '"cpu"'
 
 
 @query
