@@ -127,9 +127,10 @@ def _place(index: Any) -> Any:
 
 
 def _ask(name: str, device: Any, default: Any) -> Any:
-    """Return what the backend's function says of a device, or the default."""
-    native = _native(name)
-    return default if native is None else native(*_place(device))
+    """Return what the backend's function says of a device, or the default; XPU and NPU are asked nothing of the CPU."""
+    native, place = _native(name), _place(device)
+    is_cpus = _here().type != "cuda" and any(getattr(each, "type", "") == "cpu" for each in place)
+    return default if native is None or is_cpus else native(*place)
 
 
 def is_available() -> bool:
@@ -161,7 +162,7 @@ def set_device(device: Any) -> None:
 
 
 def device_guard(device: Any) -> Any:
-    """Make a device the current one in a `with`; do nothing on the CPU and MPS."""
+    """Make a device the current one in a `with`; do nothing on the CPU and MPS, and for the CPU."""
     null = contextlib.nullcontext()
     return null if device is None else _ask("device", device, null)
 

@@ -128,6 +128,17 @@ def test_other_backends_get_their_own_devices(backend, kind):
     ]
 
 
+@pytest.mark.parametrize("kind", ["xpu", "npu"])
+def test_other_backends_are_asked_nothing_of_the_cpu(backend, kind):
+    """A program that was told "cpu" skipped what stands behind `if torch.cuda.is_available():` there (s3prl)."""
+    module = backend(kind)
+    for device in ("cpu", torch.device("cpu")):
+        with accel.device_guard(device):
+            accel.synchronize(device)
+        assert accel.memory_allocated(device) == 0
+    assert module.calls == []
+
+
 def test_xpu_translates_cuda_devices(backend):
     xpu = backend("xpu")
     accel.memory_allocated("cuda:1")
