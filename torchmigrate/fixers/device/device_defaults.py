@@ -138,8 +138,8 @@ def parameter_default(
             yield context.replace(whole, device.as_type)
     elif not isinstance(function, FUNCTIONS) or name is None:
         yield context.note("a lambda's default names CUDA; it cannot be made lazy in place")
-    elif not _is_device_name(name) and _names_more_than_devices(context.module, function, name):
-        yield context.left(f"`{name}` is compared with words that name no device")
+    elif not _is_device_name(name) and (function.name, name) in _choosing_by_words(context.module):
+        yield context.left(f"`{name}` chooses by words of which some name no device")
     elif not _is_device_name(name):
         yield context.replace(
             whole, device.as_type, Safety.UNSAFE, f"{context.rule.message}; `{name}` may not be a device"
@@ -149,11 +149,42 @@ def parameter_default(
 
 
 @query
-def _names_more_than_devices(module: SemanticModel, function: Function, name: str) -> bool:
-    """Return whether a function compares a parameter with a word that is no device: `impl in ("ref", "cuda")`."""
-    compared = (n for n in ast.walk(function) if isinstance(n, ast.Compare) and chain_of(n.left) == name)
-    words = (word for node in compared for other in node.comparators for word in strings_in(module, other))
-    return any(word.partition(":")[0] not in _DEVICES for word in words)
+def _choosing_by_words(module: SemanticModel) -> set[tuple[str, str]]:
+    """Return the functions and their parameters that choose by words of which one is no device: `impl="ref"`.
+
+    So do those that hand such a parameter on.
+    """
+    functions = [node for node in module.nodes if isinstance(node, FUNCTIONS)]
+    found = {(f.name, name) for f in functions for name, word in _words_asked(module, f) if word not in _DEVICES}
+    handed = [
+        ((function.name, keyword.value.id), (last_name(node.func), keyword.arg or ""))
+        for function in functions
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if isinstance(keyword.value, ast.Name)
+    ]
+    while fresh := {giver for giver, taker in handed if taker in found} - found:
+        found |= fresh
+    return found
+
+
+def _words_asked(module: SemanticModel, function: Function) -> Iterator[tuple[str, str]]:
+    """Yield the variables that a function compares with words, or takes for the key of a table, with each word."""
+    tables: dict[str, ast.expr] = {}
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Dict() as table):
+                tables[name] = table
+            case ast.Compare(ast.Name(name), _, others):
+                yield from ((name, word.partition(":")[0]) for other in others for word in strings_in(module, other))
+    for node in ast.walk(function):
+        match node:
+            case ast.Subscript(value, ast.Name(name)):
+                held = tables.get(value.id) if isinstance(value, ast.Name) else value
+                for key in held.keys if isinstance(held, ast.Dict) else ():
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        yield name, key.value.partition(":")[0]
 
 
 CLOSED = "its type, a `Literal`, allows no other: widen it, then ask for the device"
