@@ -16,13 +16,14 @@ from dataclasses import replace
 from functools import cache, partial
 
 from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.project.called_operators import Position, name_in_class
+from torchmigrate.project.called_operators import LOADERS, Position, name_in_class
 from torchmigrate.project.class_hierarchy import Definition, Place
+from torchmigrate.project.import_graph import EXTENSION
 from torchmigrate.semantic import dominance, library_use
 from torchmigrate.semantic.device_expr import moves_data
 from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked, flags_set
 from torchmigrate.semantic.guard_regions import regions as regions_of
-from torchmigrate.semantic.library_use import double_made, double_uses
+from torchmigrate.semantic.library_use import double_made, double_uses, first_call
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import reads_of, spelled, words_in
 from torchmigrate.semantic.values import answers_moved, double_defaults, doubles_moved
@@ -84,6 +85,7 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     yield from _done_for_each(module)
     yield from _of_old_torch(module)
     yield from _of_one_library(module)
+    yield from _of_one_build(module)
     yield from _of_one_rank(module, findings)
     yield from _of_one_sum(module, findings)
     yield from _of_one_call(module, findings)
@@ -93,6 +95,7 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
 
 
 _ONE_LIBRARY = "it imports {}, which runs on NVIDIA's devices alone"
+_ONE_BUILD = "the file compiles kernels, and asks which of CUDA's devices they are for"
 _ONE_TEST = "it needs {}, which knows no accelerator but CUDA"
 _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
 _ONE_METHOD = "line {} stays bound to CUDA, in the same `cuda()`"
@@ -140,6 +143,17 @@ def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
                 if knows_cuda_alone(name):
                     test = module.function(node)
                     yield module.span(test) if test else whole, _ONE_TEST.format(name)
+
+
+def _of_one_build(module: SemanticModel) -> Iterator[tuple[Span, str]]:
+    """Yield the questions how a device is called, and what it can do, in a file that compiles kernels."""
+    if EXTENSION in module.source.utf8 and first_call(module, {f"torch.utils.cpp_extension.{n}" for n in LOADERS}):
+        for node in module.nodes:
+            if isinstance(node, ast.Call) and module.resolve(node.func) in _DESCRIBING:
+                yield module.span(node), _ONE_BUILD
+
+
+_DESCRIBING = {f"torch.cuda.get_device_{of}" for of in ("name", "capability", "properties")}
 
 
 def _of_one_rank(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
