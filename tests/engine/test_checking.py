@@ -104,6 +104,33 @@ def test_a_device_behind_a_test_of_another_file_goes_with_the_test(tmp_path: Pat
     assert any("line 5: a test that stays lets only CUDA come here" in t for t in told) is bool(more)
 
 
+SPREAD = """import torch
+def spread(model, x):
+    ids = list(range(torch.cuda.device_count()))
+    replicas = torch.nn.parallel.{by}(model, ids)
+    return replicas[0](x)
+"""
+SPREADING = """import torch
+from work import spread
+def train(model, x):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model, x = model.to(device), x.to(device)
+    if device.type == "cuda" and torch.cuda.device_count() > 1:
+        return spread(model, x)
+    return model(x)
+"""
+
+
+@pytest.mark.parametrize("by", ["replicate", "own"])
+def test_what_a_function_for_cuda_alone_gets_stays(tmp_path: Path, by: str) -> None:
+    """Found in Real-Time-Voice-Cloning: a count that only torch.nn.parallel.replicate gets brought the helper."""
+    found = planned(write_tree(tmp_path, {"main.py": SPREADING, "work.py": SPREAD.format(by=by)}))
+    assert isinstance(found["main.py"], Changed)
+    assert isinstance(found["work.py"], Unchanged) is (by == "replicate")
+    told = [f.message for f in found["work.py"].findings if f.status is Status.LEFT]
+    assert any("this runs on CUDA alone" in t for t in told) is (by == "replicate")
+
+
 def test_a_device_after_a_place_that_still_dies_is_rewritten(tmp_path: Path) -> None:
     text = "import torch\nx = torch.ones(2)\ny = x.cuda()  # torchmigrate: ignore[device/tensor-cuda]\nz = x.cuda()\n"
     result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]

@@ -14,6 +14,7 @@ from torchmigrate.torch_api.libraries import HOST, takes
 from torchmigrate.worlds.observations import (
     ANSWER,
     ASKED,
+    BOUND,
     BRANCH,
     CAST,
     CHOSEN,
@@ -149,9 +150,9 @@ def faults(
 def pointless(new: Mapping[World, Observations], original: Original) -> tuple[list[Fault], Edits]:
     """Return the edits of devices that CUDA alone comes to use, and those that others use.
 
-    A test that stays CUDA's keeps all other accelerators from them: they would only look as if the code were portable.
-    Where their program still dies elsewhere, that may be why nothing comes to them, so they are not returned. `new` is
-    what the rewritten project does, by world.
+    A test that stays CUDA's keeps all other accelerators from them, or a function that runs on CUDA alone gets them:
+    they would only look as if the code were portable. Where their program still dies elsewhere, that may be why nothing
+    comes to a device, so it is not returned. `new` is what the rewritten project does, by world.
     """
     portable = [seen for world, seen in new.items() if world.is_portable]
     dying = {path for each in map(_dying, portable) for path in each.files | each.tests}
@@ -159,13 +160,16 @@ def pointless(new: Mapping[World, Observations], original: Original) -> tuple[li
     running = NONE.union(*(seen.edits_that_run() for seen in portable))
     found = []
     for world, seen in new.items():
-        if world.kind == "cuda":
-            for place, value in seen.of(DEVICE):
-                alone = value.edits - (used if (DEVICE, place) in seen.assumed else running)
-                if alone and not any(original.together(place[0], path) for path in dying):
-                    found.append(Fault(alone, world, place, "a test that stays lets only CUDA come here"))
+        for kind in (DEVICE, BOUND) if world.kind == "cuda" else ():
+            for place, value in seen.of(kind):
+                alone = value.edits - (used if (kind, place) in seen.assumed else running)
+                if alone and not (kind == DEVICE and any(original.together(place[0], path) for path in dying)):
+                    found.append(Fault(alone, world, place, _ALONE[kind]))
     found += _needless(new, running, original.knows_others)
     return found, used
+
+
+_ALONE = {DEVICE: "a test that stays lets only CUDA come here", BOUND: "this runs on CUDA alone"}
 
 
 def _needless(new: Mapping[World, Observations], running: Edits, knows_others: bool) -> Iterator[Fault]:
@@ -488,7 +492,7 @@ def _own_tests(world: World, old: Observations, new: Observations, original: Ori
     for place, value in new.of(CHOSEN):
         if not any(original.together(place[0], path) for path in revived):
             chosen = _listed(_types(value))
-            yield Fault(value.edits, world, place, f"the project chose {chosen} itself, and this test is false for it")
+            yield Fault(value.edits, world, place, f"{chosen} comes here already, and this test is false for it")
 
 
 def _gets_index(before: Value, now: Value) -> bool:

@@ -15,6 +15,7 @@ from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments, takes
 from torchmigrate.torch_api.names import DEVICE_ARGUMENT
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import (
+    BOUND,
     CAST,
     CHOSEN,
     DEATH,
@@ -128,8 +129,10 @@ class External(ABC):
             return self._device(name, call)
         if home == "torch.cuda" or name.startswith("torch.cuda."):
             return self._cuda(name, call)
-        if name in OF_CUDA and not self.ask(World.is_cuda):
-            self.die(name, call)
+        if name in OF_CUDA:
+            if not self.ask(World.is_cuda):
+                self.die(name, call)
+            self._note(BOUND, call, join(*call.args, *call.named.values()))
         if home == "torch.accelerator" and last not in ("empty_cache",) and not self.ask(World.has_accelerator):
             self.die(name, call)
         if name in ("os.environ.get", "os.getenv", "os.environ.setdefault"):

@@ -20,6 +20,7 @@ KEPT = "kept"  # a device of CUDA that is stored or returned without CUDA
 SURE = "sure"  # those of a device position's devices that the program gives, where a user may name others
 DEATH = "death"  # code of CUDA that runs without CUDA
 REFUSAL = "refusal"  # raise, assert, sys.exit
+BOUND = "bound"  # what a function gets that runs on CUDA alone, where CUDA is there
 FOREIGN = "foreign"  # what another library is given
 HANDED = "handed"  # a device that is named as text or made, and handed to code of the project or to something unknown
 ANSWER = "answer"  # what a function named for CUDA returns

@@ -1,4 +1,4 @@
-"""Fixers for streams (CUDA's own on CUDA, else the backend's or its one queue), pinned memory and seeds."""
+"""Fixers for streams (CUDA's own on CUDA, else the backend's or its one queue), memory and seeds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.hazard.mps import where_cuda_is_named
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.references import helper_function, identifiers_in
+from torchmigrate.semantic.references import helper_function, identifiers_in, strings_in
+from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import own_blocks
 
 _RAW = ("cuda_stream", "ptr")  # the handle that another CUDA library takes
@@ -131,3 +132,27 @@ def _always(module: SemanticModel, statement: ast.stmt, call: ast.Call) -> bool:
             return True
         here = up
     return False
+
+
+_FULL = "out of memory"
+
+
+def out_of_memory_text(context: RuleContext) -> Iterator[Finding]:
+    """Report a test that looks for CUDA's message of memory that runs out, unless it looks for others' messages too."""
+    module = context.module
+    match context.node:
+        case ast.Compare(ast.Constant(str(text)) as word, [ast.In() | ast.NotIn()], [right]):
+            before, found, _ = text.lower().partition(_FULL)
+            is_cudas = bool(found) and "cuda" in before and not isinstance(right, (ast.List, ast.Tuple, ast.Set))
+        case _:
+            return
+    around = module.function(context.node) or module.tree
+    others = (other.lower() for other in strings_in(module, around))
+    if is_cudas and not any(_FULL in other and "cuda" not in other for other in others):
+        span = module.span(word)
+        at = module.source.utf8[slice(*span)].lower().find(_FULL.encode())
+        start = module.source.utf8[slice(*span)].lower().find(before.encode())
+        if at < 0 or start < 0:
+            yield context.note()  # it is written with escapes
+        else:
+            yield context.fix([Edit(span[0] + start, span[0] + at, "")])

@@ -234,10 +234,16 @@ def _only_loads_by(module: SemanticModel, node: ast.AST) -> bool:
 
 
 def _loads_by(module: SemanticModel, node: ast.AST) -> bool:
-    """Return whether a value is the `map_location` of `torch.load`."""
+    """Return whether a value is the `map_location` of `torch.load`, or of a function that hands it on to this."""
     up = module.parent(node)
     call = module.parent(up) if isinstance(up, ast.keyword) and up.arg == "map_location" else up
-    return isinstance(call, ast.Call) and module.resolve(call.func) == "torch.load" and call.args[:1] != [node]
+    if not isinstance(call, ast.Call):
+        return False
+    name = module.resolve(call.func)
+    return name in _HANDING if call is not up else name == "torch.load" and call.args[:1] != [node]
+
+
+_HANDING = ("torch.load", "torch.hub.load_state_dict_from_url", "torch.utils.model_zoo.load_url")
 
 
 def _context(context: RuleContext, node: ast.AST, is_string: bool) -> tuple[ast.AST, bool]:
