@@ -83,6 +83,17 @@ def test_what_holds_an_edit_is_named(tmp_path: Path) -> None:
     assert any("line 4: this device is handed to ctranslate2, which takes auto or cpu or cuda only" in t for t in told)
 
 
+@pytest.mark.parametrize("library", ["resemblyzer", "some_models"])
+def test_what_a_library_with_devices_of_its_own_made_is_not_moved(tmp_path: Path, library: str) -> None:
+    """Found in s3prl: a model of resemblyzer takes what it is given to the CPU or CUDA, wherever `.to()` puts it."""
+    text = f"{WHOLE}from {library} import VoiceEncoder\nmodel = VoiceEncoder()\nmodel = model.to(device)\n"
+    result = planned(write_tree(tmp_path, {"main.py": text}))["main.py"]
+    assert isinstance(result, Unchanged) is (library == "resemblyzer")
+    told = [f.message for f in result.findings if f.status is Status.LEFT]
+    words = "line 5: this device is handed to resemblyzer, which takes cpu or cuda only"
+    assert any(words in t for t in told) is (library == "resemblyzer")
+
+
 FLAG = "import torch\nfast = torch.cuda.is_available(){more}\n"
 PLACE = """import torch
 from flags import fast

@@ -191,3 +191,26 @@ def test_devices_that_are_hidden_from_another_library(uses: str, is_told: bool, 
     files = {"net.py": "import torch\ndef layers(n):\n    return torch.zeros(n).cuda()\n", "setup_devices.py": hiding}
     text = texts_after(write_tree(tmp_path, files)).get("setup_devices.py", hiding)
     assert ("TORCH_ACCEL_DEVICE" in text) is is_told
+
+
+OPTIONS = """import argparse
+{more}
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda", help="where to run")
+    return parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "main", "changes"),
+    [("", "import torch", True), ("import faiss", "import torch", False), ("", "import numpy", False)],
+    ids=["files with torch import it", "it imports a library with devices of its own", "no torch anywhere near"],
+)
+def test_options_in_a_file_of_their_own(more: str, main: str, changes: bool, tmp_path: Path) -> None:
+    """Found in open_clip: the command line's default stayed, and that of the function behind it was rewritten."""
+    other = "import torch\nx = torch.ones(1).cuda()\n"
+    program = f"{main}\nfrom options import parse\nargs = parse()\n"
+    files = {"options.py": OPTIONS.format(more=more), "main.py": program, "other.py": other}
+    text = texts_after(write_tree(tmp_path, files)).get("options.py", "")
+    assert ('default=accel.device_type(), help="where' in text) is changes

@@ -15,7 +15,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.source.edits import Inside
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, own_nodes
-from torchmigrate.torch_api.libraries import CUDA_ONLY
+from torchmigrate.torch_api.libraries import CUDA_ONLY, takes
 
 
 def first_call(module: SemanticModel, names: Collection[str]) -> ast.Call | None:
@@ -40,6 +40,21 @@ def uses_torch(module: SemanticModel) -> bool:
                 return True
     nested = (b for scope in module.scopes for bindings in scope.names.values() for b in bindings)
     return bool(module.scopes.module.stars) or any(b.qualified == "torch" for b in nested)
+
+
+def is_used_with_torch(module: SemanticModel) -> bool:
+    """Return whether all that import this file, but tests, import torch, and it imports nothing with other devices."""
+    index = module.facts.index
+    bound = (b for bindings in module.scopes.module.names.values() for b in bindings)
+    if any(takes((binding.qualified or "").partition(".")[0]) is not None for binding in bound):
+        return False
+    importers = {use.importer for use in index.importers.get(str(module.path), ())}
+    tops = [
+        {i.module.partition(".")[0] for i in index.imports[path]}
+        for path in importers
+        if not module.facts.is_test(path)
+    ]
+    return bool(tops) and all("torch" in names for names in tops)
 
 
 def _is_local(module: SemanticModel, local: tuple[int, str, str]) -> bool:

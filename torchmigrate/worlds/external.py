@@ -180,7 +180,8 @@ class External(ABC):
         if not torchy and top and top not in sys.stdlib_module_names and top != "builtins" and not self._is_quiet(name):
             given = join(*(self._deciding(v) for v in (*call.args, *call.named.values())))
             self._note(FOREIGN, call, given, name)
-            return UNKNOWN
+            made = name.partition("()")[0]  # whose `.to(device)` the library hears of, too
+            return UNKNOWN if takes(name) is None else one(Named(f"{made}()"))
         if self._is_quiet(name):
             return UNKNOWN
         for word, kind in arguments(name).items() if torchy else ():

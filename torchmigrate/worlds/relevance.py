@@ -5,17 +5,17 @@ from __future__ import annotations
 import ast
 import bisect
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from torchmigrate.project.import_graph import SETTER
 from torchmigrate.source.edits import Edit, Span
-from torchmigrate.syntax.resolver import SKIP_MARKS, attribute_chain, blocks_of, last_name
+from torchmigrate.syntax.resolver import SKIP_MARKS, attribute_chain, blocks_of, last_name, leading_chain
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments, takes
 from torchmigrate.torch_api.names import DTYPE_WORDS, MOVING_METHODS
 from torchmigrate.worlds.program import File, defaults_of, name_of_call, parameters_of, remembered
 from torchmigrate.worlds.truth import SCALERS, WORDS_OF_CUDA
@@ -205,6 +205,7 @@ class Relevance:
             self._edited(file, outline, written if file.edits else list(told))
         self._of_default()
         self._of_members()
+        self._of_libraries()
         self._close()
         self._calls()
         self._chosen()
@@ -261,6 +262,15 @@ class Relevance:
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and _is_text(node.value, "cpu"):
                 self.relevant.add(node)
                 self._add(self.decisions, *(t for target in _targets(node) for t in _tokens_of(target, row.place)))
+
+    def _of_libraries(self) -> None:
+        """Add what libraries with devices of their own make, as it may be moved: `model = VoiceEncoder()`."""
+        names = {name for row in self._rows for name in _bound_from(row.node, _has_own_devices)}
+        for row in (row for name in sorted(names) for row in self._with(name)):
+            match row.node:
+                case ast.Assign(targets, ast.Call(func)) if (leading_chain(func) or "").partition(".")[0] in names:
+                    self.relevant.add(row.node)
+                    self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, row.place)))
 
     def _of_default(self) -> None:
         """Add what sets a default tensor type, and the calls of `torch.Tensor` that do not follow it off CUDA."""
@@ -635,14 +645,23 @@ def _names_dtype(call: ast.Call) -> bool:
 
 def _imported(rows: Sequence[_Row]) -> Iterator[str]:
     """Yield the names that imports of libraries of tensors and arrays bind in a file."""
-    for node in (row.node for row in rows):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.partition(".")[0] in _ARRAYS:
-                    yield alias.asname or alias.name.partition(".")[0]
-        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").partition(".")[0] in _ARRAYS:
-            for alias in node.names:
-                yield alias.asname or alias.name
+    for row in rows:
+        yield from _bound_from(row.node, _ARRAYS.__contains__)
+
+
+def _has_own_devices(library: str) -> bool:
+    return library not in BUILT_ON_TORCH and takes(library) is not None
+
+
+def _bound_from(node: Statement, is_meant: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the names that an import statement binds, if it imports one of the libraries that are meant."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            if is_meant(alias.name.partition(".")[0]):
+                yield alias.asname or alias.name.partition(".")[0]
+    elif isinstance(node, ast.ImportFrom) and not node.level and is_meant((node.module or "").partition(".")[0]):
+        for alias in node.names:
+            yield alias.asname or alias.name
 
 
 @remembered

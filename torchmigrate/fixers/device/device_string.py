@@ -29,7 +29,7 @@ from torchmigrate.semantic.device_expr import (
     parse_device,
 )
 from torchmigrate.semantic.dominance import know_parents
-from torchmigrate.semantic.library_use import is_imported, uses_torch
+from torchmigrate.semantic.library_use import is_imported, is_used_with_torch, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import class_definition
 from torchmigrate.semantic.references import helper_function, identifiers_in, reads_of, spell, spelled, words_in
@@ -508,7 +508,7 @@ def _takes_device(node: ast.AST, position: int, is_method: bool) -> bool:
 
 
 def device_string(context: RuleContext) -> Iterator[Finding]:
-    sure = uses_torch(context.module)
+    sure = uses_torch(context.module) or is_used_with_torch(context.module)
     for finding in _findings(context):
         yield finding if sure or finding.fix is None else _doubted(finding)
 
