@@ -482,3 +482,11 @@ def test_annotations_point_into_the_file_however_cells_are_written(here: Path, c
 def test_what_a_notebook_repeats_is_told_by_cell(here: Path, cli: Cli) -> None:
     write_tree(here, {"a.ipynb": notebook(f"{IMPORT}\n{MOVE}", f"{MOVE}\n{MOVE}", MOVE)})
     assert "= and 3 more in this file: cell 2: lines 1, 2; cell 3: line 1\n" in cli("check").out
+
+
+def test_what_a_notebook_loads_and_moves_comes_where_the_device_is(tmp_path: Path) -> None:
+    """Found in glow-tts: `waveglow` was moved to the accelerator, and could not be loaded there."""
+    moved = "net = torch.load('a.pt')['model']\nnet = net.eval()\n_ = net.cuda()"
+    found = after(tmp_path, "import torch", moved, "kept = torch.load('b.pt')['model']")
+    assert "net = torch.load('a.pt', map_location=accel.map_location())['model']" in found[1]
+    assert found[2] == "kept = torch.load('b.pt')['model']"

@@ -239,10 +239,22 @@ def _missing(context: RuleContext, call: ast.Call, text: str) -> Finding:
         return context.note()
     after = island.span(island.root.args[0].value)[1]  # type: ignore[attr-defined]
     edits = [Edit(after, after, spell(f", map_location={text}", spelled(context.module)))]
-    if text == _KEPT and context.module.path.suffix == ".ipynb":
+    if text == _KEPT and context.module.path.suffix == ".ipynb" and not _is_moved_later(context.module, call):
         # cells run in any order, and another one may count on where the tensor was
         return context.fix(edits, Safety.UNSAFE, f"{context.rule.message}; what other cells do with it is not known")
     return context.fix(edits)
+
+
+def _is_moved_later(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether the variable that holds what is loaded, or a part of it, is moved by `.cuda()` or `.to(...)`."""
+    below: ast.AST = call
+    up = module.parent(below)
+    while isinstance(up, (ast.Subscript, ast.Attribute)) or (isinstance(up, ast.Call) and up.func is below):
+        below, up = up, module.parent(up)
+    if not (isinstance(up, ast.Assign) and len(up.targets) == 1 and isinstance(up.targets[0], ast.Name)):
+        return False
+    moves = (n for n in module.nodes if isinstance(n, ast.Attribute) and n.attr in ("cuda", "to"))
+    return any((leading_chain(node) or "").partition(".")[0] == up.targets[0].id for node in moves)
 
 
 def _function(context: RuleContext, given: ast.Lambda) -> Iterator[Finding]:
