@@ -317,6 +317,10 @@ def doubles_moved(module: SemanticModel) -> dict[Function | None, list[int]]:
                 case ast.Call(ast.Attribute(value, "cuda" | "to")) as move if not _casts(module, move):
                     if _is_double(module, value, statement):
                         found.setdefault(module.function(statement), []).append(module.span(move)[0])
+                case ast.Call(_, [_], [ast.keyword("device", at)]) as made if _is_double(module, made, statement):
+                    if isinstance(at, ast.Constant) and at.value in (None, "cpu"):
+                        continue
+                    found.setdefault(module.function(statement), []).append(module.span(made)[0])
     return found
 
 
@@ -505,8 +509,10 @@ def _is_double_array(module: SemanticModel, node: ast.expr, statement: ast.stmt)
             home, _, name = (module.resolve(func, module.scope(statement)) or "").rpartition(".")
             if home == "numpy.random":
                 return name in _DOUBLES
-            if home == "numpy" and name in _JOINS and args and isinstance(args[0], (ast.List, ast.Tuple)):
-                return any(_is_double_array(module, item, statement) for item in args[0].elts)
+            if home == "numpy" and name in _JOINS and args:
+                joined = args[0]
+                parts = joined.elts if isinstance(joined, (ast.List, ast.Tuple)) else [getattr(joined, "elt", joined)]
+                return any(_is_double_array(module, part, statement) for part in parts)
             if home != "numpy":
                 return False
             if kinds := [k.value for k in keywords if k.arg == "dtype"]:

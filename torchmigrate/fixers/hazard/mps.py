@@ -33,7 +33,11 @@ _MOVES = ("cuda", "to")
 
 
 def float64(context: RuleContext) -> Iterator[Finding]:
-    if isinstance(context.ref, ast.Attribute) and context.ref.attr in _MOVES:
+    if context.qualified in ("torch.tensor", "torch.as_tensor"):
+        made = context.call and context.module.span(context.call)[0]
+        if made in doubles_moved(context.module).get(context.module.function(context.node), ()):
+            yield context.note()
+    elif isinstance(context.ref, ast.Attribute) and context.ref.attr in _MOVES:
         if context.call is None or not names_device(context.call):
             return
         module, at = context.module, context.module.span(context.call)[0]
