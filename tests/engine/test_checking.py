@@ -39,6 +39,18 @@ def test_check_announces_what_apply_does(tmp_path: Path) -> None:
     assert {f.line for f in result.findings if f.fix} == {3}
 
 
+def test_check_announces_what_hides_devices_from_the_helper(tmp_path: Path) -> None:
+    """Found in Real-Time-Voice-Cloning: `apply` told the helper, and `check` said that a person has to."""
+    hiding = "import os\nimport used\ndef main(cpu):\n    if cpu:\n        os.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n"
+    asking = f"{hiding}    return torch.ones(1).cuda()\n".replace("import os", "import os, torch", 1)
+    used = "import torch\ndef place(x):\n    return x.cuda()\n"
+    root = write_tree(tmp_path, {"used.py": used, "hiding.py": hiding, "asking.py": asking})
+    found = planned(root, "check")
+    for name in ("hiding.py", "asking.py"):
+        assert [f.rule for f in found[name].findings if f.line == 5] == ["device/hidden-cuda"], name
+    assert all("TORCH_ACCEL_DEVICE" in texts_after(root)[name] for name in ("hiding.py", "asking.py"))
+
+
 def test_a_file_is_held_back_whole_where_no_end_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checking, "ROUNDS", 0)
     found = planned(write_tree(tmp_path, {"half.py": HALF, "whole.py": WHOLE}))

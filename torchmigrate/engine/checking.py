@@ -75,6 +75,7 @@ class _Run:
         if self.facts.askers:
             hiding = {path for path, text in self._texts.items() if b"CUDA_VISIBLE_DEVICES" in text}
             self._rewrite(hiding - self.facts.askers)
+            self._outdated |= hiding
 
     def hold_back(self) -> None:
         """Hold back every edit that does harm; what was held back for another edit is tried again beside the rest."""

@@ -106,15 +106,13 @@ class Worker:
             found = inspect(SemanticModel(path, text, self.facts), self.rules(path), self.facts)
             return Done(Unchanged(path, tuple(reported(found, text.utf8))))
         outcome = rewrite(path, text, self.rules(path), self.facts)
+        unbound = Unbound(replace(text, utf8=outcome.text), outcome.needs_helper, outcome.needs_torch)
+        lacks = unbound if unbound.helper or unbound.torch else None
         if job.mode == "survey":
-            return Done(Unchanged(path, tuple(outcome.in_original(text))), None, _rewritten(path, text, outcome))
+            return Done(Unchanged(path, tuple(outcome.in_original(text))), lacks, _rewritten(path, text, outcome))
         if not outcome.applied:
             return Done(Unchanged(path, tuple(outcome.remaining)))
-        rewritten = replace(text, utf8=outcome.text)
-        after = text.encode(outcome.text)
-        unbound = Unbound(rewritten, outcome.needs_helper, outcome.needs_torch)
-        changed = Changed(path, job.raw, after, outcome.applied, outcome.remaining)
-        lacks = unbound if unbound.helper or unbound.torch else None
+        changed = Changed(path, job.raw, text.encode(outcome.text), outcome.applied, outcome.remaining)
         return Done(changed, lacks, _rewritten(path, text, outcome))
 
     def _notebook(self, path: Path, job: Job) -> Done:

@@ -192,7 +192,8 @@ def environment(context: RuleContext) -> Iterator[Finding]:
     name = context.node.value if isinstance(context.node, ast.Constant) else ""
     text = VARIABLES.get(name) if isinstance(name, str) else None
     if text and _in_environment(context) and not _is_told_of(context.module, _setting(context)):
-        yield context.note(f"`{name!s}`: {text}")
+        if _telling(context) is None:  # device/hidden-cuda tells the helper
+            yield context.note(f"`{name!s}`: {text}")
 
 
 def hidden_cuda(context: RuleContext) -> Iterator[Finding]:
@@ -200,20 +201,26 @@ def hidden_cuda(context: RuleContext) -> Iterator[Finding]:
 
     A function that knows other accelerators says itself which one is meant.
     """
+    if (edit := _telling(context)) is not None:
+        yield context.fix([edit])
+
+
+def _telling(context: RuleContext) -> Edit | None:
+    """Return the edit that tells the helper what a statement makes CUDA's devices, or None."""
     module, statement = context.module, _setting(context)
     if statement is None or _is_told_of(module, statement):
-        return
+        return None
     if module.facts.writes_native or not (helper_bound(module) or helper_names(module) or _imports_asker(module)):
-        return  # nothing here asks the helper
+        return None  # nothing here asks the helper
     function = module.function(statement)
     if not words_in(module, function or statement).isdisjoint(OTHERS):
-        return
+        return None
     code = module.source.utf8
     (start, end), (name, name_end), (value, _) = map(module.span, (statement, context.node, statement.value))
     indent = code[code.rfind(b"\n", 0, start) + 1 : start].decode()
     rest = code[end:].partition(b"\n")[0].rstrip(b"\r")
     if indent.strip() or rest.partition(b"#")[0].strip():
-        return  # it shares its line with other code
+        return None  # it shares its line with other code
     of, between = code[start:name].decode(), code[name_end:value].decode()
     quote = code[name : name + 1].decode()
     if _hides(module, statement):
@@ -221,9 +228,9 @@ def hidden_cuda(context: RuleContext) -> Iterator[Finding]:
     elif function is not None and any(_hides(module, other) for other in ast.walk(function)):
         told = f"{of.rstrip().removesuffix('[')}.pop({quote}TORCH_ACCEL_DEVICE{quote}, None)"
     else:
-        return
+        return None
     below = end + len(rest)
-    yield context.fix([Edit(below, below, f"{module.source.newline}{indent}{told}")])
+    return Edit(below, below, f"{module.source.newline}{indent}{told}")
 
 
 def _imports_asker(module: SemanticModel) -> bool:
