@@ -358,9 +358,10 @@ def test_a_file_that_makes_engines_for_cuda_stays(tmp_path: Path) -> None:
         "compiled.py": text.format("from pynvrtc.compiler import Program"),
         "kernels.py": text.format("from apex import amp"),  # people put something else in its place
         "arrays.py": text.format("import cupy"),
+        "called.py": text.format("import cupy\ndef launch(code):\n    return cupy.cuda.compile_with_cache(code)"),
     }
     found = planned(write_tree(tmp_path, files))
-    assert all(isinstance(found[name], Unchanged) for name in ("engine.py", "raw.py", "compiled.py"))
+    assert all(isinstance(found[name], Unchanged) for name in ("engine.py", "raw.py", "compiled.py", "called.py"))
     assert isinstance(found["arrays.py"], Changed)
     assert any("imports torch2trt, which runs on NVIDIA's" in f.message for f in found["engine.py"].findings)
     assert isinstance(found["optional.py"], Changed)

@@ -59,6 +59,22 @@ PLACES = {
         },
         [],
     ),
+    "a script that names its module with dots, and finds it on sys.path where that fails": (
+        {
+            "run.py": "import sys\ntry:\n    from .layer import layer\nexcept:\n"
+            "    sys.path.insert(0, './layer'); import layer",
+            "layer/layer.py": "def f(): pass",
+            "other.py": "from plain import plain\ntry:\n    from .absent import f\nexcept ImportError:\n    f = None",
+            "plain/plain.py": "def f(): pass",
+        },
+        {
+            "run.py": ("accel.py", EITHER),
+            "layer/layer.py": ("layer/accel.py", EITHER),
+            "other.py": ("accel.py", "import accel"),
+            "plain/plain.py": ("accel.py", "import accel"),
+        },
+        [("", "run.py")],
+    ),
     "a script in a package that only prints and loops": (
         {
             "pkg/__init__.py": "",
@@ -905,6 +921,7 @@ READ = [
     ("import a.b as c, d", ["a.b", "d"]),
     ("import a; import b", ["a"]),  # the second is not looked for: rare, and a placement does not hang on it
     ("import a; x = 1", ["a"]),
+    ("sys.path.insert(0, './a'); import a", ["a"]),
     ("from a import b; x = 1", ["a:b"]),
     ("import a  # from x import y", ["a"]),
     ("from a import b", ["a:b"]),

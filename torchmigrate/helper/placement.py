@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -64,10 +65,13 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     A script whose folder is linked into a package, or packed with it, is also a module where that is installed. A
     module that is a script too finds the second copy, beside it, by the same statement.
     """
+    directory = os.path.dirname(path)
+    if _is_found_both_ways(index, path, helper):
+        return replace(beside(path, helper), statement=_either(helper, directory, directory))
     place = _where_it_lies(index, path, helper)
     if place.statement != f"import {helper}":
         return place
-    directory, folder = os.path.dirname(path), os.path.dirname(place.path)
+    folder = os.path.dirname(place.path)
     package = _linked_into(index.root, directory)
     if package is None and not (directory == folder and _is_packed(index, directory)):
         is_both = directory != folder and _runs_from_its_folder(index, path)
@@ -79,6 +83,45 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
         other = _absolute(index, *package, helper)
         return replace(place, statement=_OR_INSTALLED.format(helper, other.statement), other=other.path)
     return replace(place, statement=_either(helper, directory, folder))
+
+
+def _is_found_both_ways(index: ImportIndex, path: str, helper: str) -> bool:
+    """Return whether a file imports its neighbours with dots and, where that fails, without, or is imported so."""
+    if _names_both_ways(index, path) - {helper}:
+        return True
+    name = os.path.basename(path).removesuffix(".py")
+    return any(name in _names_both_ways(index, use.importer) for use in index.importers.get(path, ()))
+
+
+def _names_both_ways(index: ImportIndex, path: str) -> set[str]:
+    """Return the modules that a file imports by `try: from .a import f` and, where that fails, by `from a import f`."""
+    own = index.imports.get(path, ())
+    dotted = {(item.module or item.name).rpartition(".")[2] for item in own if item.level}
+    if not any(item.module.rpartition(".")[2] in dotted for item in own if not item.level):
+        return set()
+    try:
+        tree = tree_of(path, index.read(path))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    found: set[str] = set()
+    for block in (node for node in walk(tree) if isinstance(node, ast.Try)):
+        handled = [each for handler in block.handlers if _catches_import_error(handler) for each in handler.body]
+        found |= _imported_in(block.body, dots=True) & _imported_in(handled, dots=False)
+    return found
+
+
+def _imported_in(body: Iterable[ast.stmt], dots: bool) -> set[str]:
+    """Return the last parts of the modules that statements import with dots, or without."""
+    found: set[str] = set()
+    for node in (node for statement in body for node in ast.walk(statement)):
+        match node:
+            case ast.ImportFrom(str(module), _, level) if bool(level) is dots:
+                found.add(module.rpartition(".")[2])
+            case ast.ImportFrom(None, aliases) if dots:
+                found.update(alias.name for alias in aliases)
+            case ast.Import(aliases) if not dots:
+                found.update(alias.name.rpartition(".")[2] for alias in aliases)
+    return found
 
 
 def _either(helper: str, directory: str, folder: str) -> str:

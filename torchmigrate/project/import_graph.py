@@ -370,7 +370,8 @@ def module_stem(path: str) -> str:
 _REST = rb"(?:\\\r?\n|[^\n;])*"  # the rest of a line, with its continuations after a backslash
 _NAMES = rb"\((?:[^)#]|#[^\n]*)*\)|" + _REST
 _IMPORT = re.compile(
-    rb"\n[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(" + _NAMES + rb")|import[ \t]+(" + _REST + rb"))"
+    rb"(?:\n|(?<=\));)[ \t]*"
+    rb"(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(" + _NAMES + rb")|import[ \t]+(" + _REST + rb"))"
 )
 _NOISE = re.compile(rb"#[^\n]*|[()\\;\"]")
 _JSON_LINE = re.compile(rb"[\n\[,:]\s*\"( *(?:from|import) [^\"\\]*)(\"?)")

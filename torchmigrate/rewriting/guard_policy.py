@@ -134,6 +134,8 @@ def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
             known = CUDA_ONLY if isinstance(branch, ast.If) else ENGINES
             names = [a.name for a in statement.names] if isinstance(statement, ast.Import) else [statement.module or ""]
             library = next((name for name in names if row_of(name, known)), None)
+            if library is None and isinstance(branch, ast.Module) and not {*names}.isdisjoint(_HOLDING_ENGINES):
+                library = next(_engines_called(module), None)
             if library is not None and not getattr(statement, "level", 0):
                 block, _ = module.blocks.place(statement)
                 yield (module.span(block[0])[0], module.span(block[-1])[1]), _ONE_LIBRARY.format(library)
@@ -143,6 +145,15 @@ def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
                 if knows_cuda_alone(name):
                     test = module.function(node)
                     yield module.span(test) if test else whole, _ONE_TEST.format(name)
+
+
+_HOLDING_ENGINES = {engine.partition(".")[0] for engine in ENGINES if "." in engine}
+
+
+def _engines_called(module: SemanticModel) -> Iterator[str]:
+    """Yield what a file calls that makes programs for NVIDIA's devices: `cupy.cuda.compile_with_cache(...)`."""
+    calls = (node.func for node in module.nodes if isinstance(node, ast.Call))
+    yield from (engine for func in calls if (engine := row_of(module.resolve(func) or "", ENGINES)))
 
 
 def _of_one_build(module: SemanticModel) -> Iterator[tuple[Span, str]]:

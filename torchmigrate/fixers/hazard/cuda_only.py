@@ -191,9 +191,9 @@ def _guarded(context: RuleContext) -> bool:
 def environment(context: RuleContext) -> Iterator[Finding]:
     name = context.node.value if isinstance(context.node, ast.Constant) else ""
     text = VARIABLES.get(name) if isinstance(name, str) else None
-    if text and _in_environment(context) and not _is_told_of(context.module, _setting(context)):
-        if _telling(context) is None:  # device/hidden-cuda tells the helper
-            yield context.note(f"`{name!s}`: {text}")
+    is_told = _is_told_of(context.module, _setting(context)) or _telling(context) is not None  # by device/hidden-cuda
+    if text and _in_environment(context) and not is_told:
+        yield context.note(f"`{name!s}`: {text}")
 
 
 def hidden_cuda(context: RuleContext) -> Iterator[Finding]:
