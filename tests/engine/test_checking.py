@@ -1499,3 +1499,12 @@ def test_what_runs_with_python_2_alone_is_left(tmp_path: Path) -> None:
     assert {name for name, result in found.items() if isinstance(result, Changed)} == {"lib.py", "new.py", "accel.py"}
     left = planned(tmp_path, "check")["start.py"].findings
     assert "runs together with model.py, which looks like Python 2" in left[0].message
+
+
+@pytest.mark.parametrize(("line", "is_old"), [("print 'read'", True), ("print('read')", False)])
+def test_what_runs_with_a_file_of_python_2_that_names_no_device_is_left(tmp_path: Path, line: str, is_old: bool) -> None:
+    """Found in fpn.pytorch: its data sets are Python 2's, and nothing else of a run reads them."""
+    main = "import torch\nimport data\ndef move(x):\n    return x.cuda()\n"
+    found = planned(write_tree(tmp_path, {"main.py": main, "data.py": "import voc\n", "voc.py": f"{line}\n"}), "apply")
+    assert isinstance(found["main.py"], Unchanged) is is_old
+    assert any("runs together with voc.py, which" in f.message for f in found["main.py"].findings) is is_old

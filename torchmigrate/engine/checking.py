@@ -18,9 +18,10 @@ from torchmigrate.engine.worker import Done, Progress, Read
 from torchmigrate.helper.placement import placement
 from torchmigrate.project import mocks
 from torchmigrate.project.context import ProjectContext
+from torchmigrate.project.import_graph import reached
 from torchmigrate.rewriting.native_style import chooses
 from torchmigrate.rules.model import Ruleset
-from torchmigrate.source.encoding import PYTHON_2
+from torchmigrate.source.encoding import PYTHON_2, is_python_2
 from torchmigrate.worlds.check import Check, Held, Rewritten
 
 RETRIES = 3  # an edit may have been held back for another one that was held back after it
@@ -94,17 +95,19 @@ class _Run:
     def _of_python_2(self) -> Held:
         """Return all of the files that run with Python 2 alone: they import such a file, or only these import them."""
         failed = ((path, done.result) for path, done in self.results.items() if isinstance(done.result, Failed))
+        index, importers = self.facts.index, self.facts.index.importers
         old = {path: path for path, result in failed if PYTHON_2 in result.error}  # each with the file that shows it
-        importers = self.facts.index.importers
+        unread = (p for p in reached(self.rewrites, index.imported_by) if p not in self.results and p.endswith(".py"))
+        old |= {path: path for path in unread if is_python_2(index.read_or_nothing(path))}
         fresh = list(old)
         while fresh:
             using = {use.importer: old[path] for path in fresh for use in importers.get(path, ())}
-            used = {p: old[path] for path in fresh for p in self.facts.index.imported_by(path)}
+            used = {p: old[path] for path in fresh for p in index.imported_by(path)}
             only = {p: why for p, why in used.items() if all(u.importer in old for u in importers.get(p, ()))}
             fresh = [*({**using, **only}.keys() - old.keys())]
             old = {**using, **only, **old}
         reason = "it runs together with {}, which looks like Python 2: port that to Python 3 first"
-        there = ((path, reason.format(os.path.relpath(why, self.facts.index.root))) for path, why in old.items())
+        there = ((path, reason.format(os.path.relpath(why, index.root))) for path, why in old.items())
         return {path: {(0, len(self._texts[path])): words} for path, words in there if path in self.rewrites}
 
     def _retry(self, paths: AbstractSet[str]) -> set[str]:

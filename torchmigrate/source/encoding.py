@@ -216,6 +216,22 @@ def syntax_message(error: SyntaxError) -> str:
     return f"not Python 3 ({why})" + (f"; {PYTHON_2}: port it to Python 3 first" if old else "")
 
 
+_STATEMENT_OF_2 = re.compile(rb"(?m)^[ \t]*(?:print|exec)[ \t]+[^\s(=.,)]")
+
+
+def is_python_2(raw: bytes) -> bool:
+    """Return whether a file does not parse as `print` or `exec` is a statement in it."""
+    if not _STATEMENT_OF_2.search(raw):
+        return False
+    try:
+        ast.parse(raw)
+    except SyntaxError as error:
+        return PYTHON_2 in syntax_message(error)
+    except (ValueError, RecursionError, MemoryError):
+        return False
+    return False
+
+
 def _required_release(line: str, message: str) -> tuple[int, int]:
     """Return the Python release that first parses such a line, or (0, 0) if the line does not tell."""
     for release, looks, says in _NEW_SYNTAX:
