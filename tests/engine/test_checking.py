@@ -106,6 +106,25 @@ def test_what_a_library_with_devices_of_its_own_made_is_not_moved(tmp_path: Path
     assert any(words in t for t in told) is (library == "resemblyzer")
 
 
+FABRIC = """import torch
+{using}
+def main():
+    precision = "bf16-true" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "32-true"
+    return Fabric(devices=1, precision=precision)
+main()
+"""
+
+
+@pytest.mark.parametrize("using", ["from lightning import Fabric", "def Fabric(**options):\n    print(options)"])
+def test_how_precisely_a_library_computes_stays_where_it_chooses_the_device(tmp_path: Path, using: str) -> None:
+    """Found in lit-llama: on XPU, Fabric takes the CPU, which would have computed in bfloat16."""
+    result = planned(write_tree(tmp_path, {"main.py": FABRIC.format(using=using)}))["main.py"]
+    assert isinstance(result, Unchanged) is ("lightning" in using)
+    told = [f.message for f in result.findings if f.status is Status.LEFT]
+    words = "line 5: lightning is told here how precisely to compute, and chooses its device itself"
+    assert any(words in t for t in told) is ("lightning" in using)
+
+
 FLAG = "import torch\nfast = torch.cuda.is_available(){more}\n"
 PLACE = """import torch
 from flags import fast

@@ -60,7 +60,7 @@ def takes(library: str) -> frozenset[str] | None:
     that takes numbers (`lightning.gpus`) takes CUDA's.
     """
     owner, _, argument = library.rpartition(".")
-    if arguments(owner).get(argument) == "number":
+    if arguments(owner).get(argument) in ("number", "precision"):
         return frozenset({"cuda"})
     name = row_of(library, _TAKES)
     if name is not None:
@@ -78,7 +78,7 @@ def knows_cuda_alone(library: str) -> bool:
 
 
 def arguments(library: str) -> Mapping[str, str]:
-    """Return how the arguments of a library speak of devices, by keyword: by "name", by "number" or as a "flag"."""
+    """Return how the arguments of a library speak of devices, by keyword: "name", "number", "flag" or "precision"."""
     kinds: Mapping[str, str] = _DATA["arguments"].get(row_of(library, _DATA["arguments"]), {})
     return {argument: kind for kind, named in kinds.items() for argument in named.split()}
 

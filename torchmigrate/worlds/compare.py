@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.libraries import HOST, takes
+from torchmigrate.torch_api.libraries import HOST, arguments, takes
 from torchmigrate.worlds.observations import (
     ANSWER,
     ASKED,
@@ -411,6 +411,8 @@ def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault
             if value or taken:
                 what = f"takes {_listed(set(taken))} only" if taken else "may have devices of its own"
                 words = f"this device is handed to {library}, which {what}"
+                if arguments(name.rpartition(".")[0]).get(name.rpartition(".")[2]) == "precision":
+                    words = f"{library} is told here how precisely to compute, and chooses its device itself"
             elif is_lost:
                 words = f"{library} would no longer be told {_listed(_types(was))} on {world.title}"
             else:

@@ -217,7 +217,7 @@ class External(ABC):
         for atom, edits in value.atoms.items():
             device = device_of(atom)
             if isinstance(atom, Const) and (
-                device is None if kind == "number" else device is not None or atom.value in ("gpu", "auto")
+                device is None if kind in ("number", "precision") else device is not None or atom.value in ("gpu", "auto")
             ):
                 is_gpu = kind == "name" and (atom.value == "gpu" or (device is not None and device.type != "cpu"))
                 known = Const("gpu", str) if is_gpu else atom  # each of them dies here
