@@ -36,6 +36,9 @@ STAYS = {
     "too few, and the rest otherwise": f"if torch.cuda.device_count() < 2:\n    pass\nelse:\n    {ONLY}\n",
     "a flag of a count": f"use = torch.cuda.device_count() > 1\nif use:\n    {ONLY}\n",
     "a library of NVIDIA's": f"import pynvml\nif {ASK}:\n    {MOVE}\n    pynvml.nvmlInit()\n",
+    "a ladder whose first arm gives a numbered device": "def pick(ids):\n"
+    f"    if {ASK}:\n        print('CUDA')\n        return f'cuda:{{ids[0]}}'\n"
+    "    if torch.backends.mps.is_available():\n        print('MPS')\n        return 'mps'\n    return 'cpu'\n",
     "beside a flag of another accelerator": f"if {ASK} or IS_XPU_AVAILABLE:\n    {MOVE}\n",
     "beside a tensor of another accelerator": "assert x.is_cuda or x.is_musa\n",
     "deep inside": f"if {ASK}:\n    for i in y:\n        with z:\n            {MOVE}\n            {ONLY}\n",
@@ -130,6 +133,11 @@ def test_a_test_of_a_tensor_beside_one_that_changes_changes_too(body: str, migra
     done = after(migrated, body)
     assert "accel.is_accelerated(x)" in done
     assert "torch.cuda" not in done
+
+
+def test_a_choice_whose_first_arm_gives_a_numbered_device_changes(migrated: Migrated) -> None:
+    done = after(migrated, f"def pick(ids):\n    if {ASK}:\n        return f'cuda:{{ids[0]}}'\n    return 'cpu'\n")
+    assert "return str(accel.device(ids[0]))" in done
 
 
 def test_regions_are_decided_one_by_one(migrated: Migrated) -> None:

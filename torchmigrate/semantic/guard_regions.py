@@ -494,6 +494,8 @@ def _chosen(module: SemanticModel, node: ast.AST) -> str | None:
                 return _set_by(target)
             case ast.Return(ast.Call() | ast.Constant(str()) | ast.IfExp() | ast.List() | ast.ListComp()):
                 return "return"
+            case ast.Return(ast.JoinedStr() | ast.BinOp()):  # f"cuda:{index}"
+                return "return"
     return None
 
 
