@@ -212,6 +212,7 @@ def _chain(node: ast.expr) -> Iterator[ast.expr]:
 
 _BACKEND = re.compile(r"(^|_)backend$|dist_url_backend", re.I)
 _STARTS = ("init_process_group", "new_group", "init_distributed", "new_subgroups", "init_device_mesh")
+_STARTS_GROUP = "torch.distributed.init_process_group"
 _HELPER = "accel.dist_backend()"
 _NCCL = ("nccl", "NCCL")
 
@@ -549,7 +550,7 @@ def _backends_given(module: SemanticModel) -> list[ast.expr]:
     for call in (n for n in module.nodes if isinstance(n, ast.Call)):
         if helper_function(module, call.func) == "dist_backend":
             found += call.args[:1]
-        elif _last(call) == "init_process_group":
+        elif module.resolve(call.func) == _STARTS_GROUP:
             found += call.args[:1] or [k.value for k in call.keywords if k.arg == "backend"]
     return found
 
