@@ -347,6 +347,22 @@ def load(path, kind):
     assert b"import numpy as np\n        device = accel.device(0)\n" in result.after
 
 
+SORTED = """import torch
+def sort(self, x):
+    if x.type() == "torch.cuda.HalfTensor":
+        halves.append(x)
+def prepare(self):
+    stash.is_sorted = True
+"""
+
+
+def test_a_tensor_that_is_asked_where_it_is_is_no_device_to_keep(tmp_path: Path) -> None:
+    """Found in jukebox' apex: of the same test in four functions two stayed, for a device that x was taken for."""
+    result = planned(write_tree(tmp_path, {"main.py": SORTED}))["main.py"]
+    assert isinstance(result, Changed)
+    assert b'HalfTensor":' not in result.after and b'FloatTensor":' not in result.after
+
+
 def test_what_one_call_is_told_is_one_decision(tmp_path: Path) -> None:
     text = """import torch
 import {0}
@@ -1521,7 +1537,9 @@ def test_what_runs_with_python_2_alone_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("line", "is_old"), [("print 'read'", True), ("print('read')", False)])
-def test_what_runs_with_a_file_of_python_2_that_names_no_device_is_left(tmp_path: Path, line: str, is_old: bool) -> None:
+def test_what_runs_with_a_file_of_python_2_that_names_no_device_is_left(
+    tmp_path: Path, line: str, is_old: bool
+) -> None:
     """Found in fpn.pytorch: its data sets are Python 2's, and nothing else of a run reads them."""
     main = "import torch\nimport data\ndef move(x):\n    return x.cuda()\n"
     found = planned(write_tree(tmp_path, {"main.py": main, "data.py": "import voc\n", "voc.py": f"{line}\n"}), "apply")

@@ -722,13 +722,15 @@ class Expressions(External):
         may not be a tensor.
         """
         about = _is_about_devices(test)
+        tensors = _used_as_tensors(frame.info.node) if about else frozenset[str]()
         for node, name in chains_in(test):
             value = self.evaluate(node, state, frame)
             if isinstance(node, ast.Attribute) and node.attr in ("type", "index"):  # the test tells the device
                 owner = self.evaluate(node.value, state, frame)
                 if any(isinstance(atom, Device) for atom in owner):
                     name, value = name.rpartition(".")[0], owner
-            if about and not OPEN.isdisjoint(value) and Unknown("tensor") not in value and node not in _indices(test):
+            is_open = about and not OPEN.isdisjoint(value) and Unknown("tensor") not in value and name not in tensors
+            if is_open and node not in _indices(test):
                 value = self._spread(value)
             if len(value.atoms) > 1 and not any(isinstance(a, (Named, Routine, Module)) for a in value):
                 return name, value
@@ -919,6 +921,7 @@ def item_chain(owner: ast.expr, key: Value) -> str:
 
 
 _KINDS = frozenset(types_of("accelerator"))
+_OF_TENSORS = {"clone", "data", "detach", "dim", "dtype", "grad", "numel", "requires_grad", "shape", "size", "view"}
 
 
 @remembered
@@ -959,6 +962,13 @@ def _indices(test: ast.AST) -> frozenset[ast.AST]:
             case ast.BinOp(ast.Constant(str(text)), _, inner) | ast.JoinedStr([ast.Constant(str(text)), inner]):
                 found.update(walk(inner) if text.partition(":")[0] in _KINDS else ())
     return frozenset(found)
+
+
+@remembered
+def _used_as_tensors(function: ast.AST) -> frozenset[str]:
+    """Return the names of which a function reads what devices and their names have not, as `x.dtype`."""
+    read = (node for node in walk(function) if isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS)
+    return frozenset(name for node in read if (name := attribute_chain(node.value)) is not None)
 
 
 @remembered

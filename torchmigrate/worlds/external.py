@@ -216,8 +216,9 @@ class External(ABC):
         told: dict[Atom, frozenset[int]] = {}
         for atom, edits in value.atoms.items():
             device = device_of(atom)
+            is_named = kind not in ("number", "precision")
             if isinstance(atom, Const) and (
-                device is None if kind in ("number", "precision") else device is not None or atom.value in ("gpu", "auto")
+                device is not None or atom.value in ("gpu", "auto") if is_named else device is None
             ):
                 is_gpu = kind == "name" and (atom.value == "gpu" or (device is not None and device.type != "cpu"))
                 known = Const("gpu", str) if is_gpu else atom  # each of them dies here
