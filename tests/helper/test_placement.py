@@ -75,6 +75,24 @@ PLACES = {
         },
         [("", "run.py")],
     ),
+    "a folder of an installed package below one without __init__.py, and a module called setup.py": (
+        {
+            "setup.py": "from setuptools import find_packages, setup\nsetup(name='pkg', packages=find_packages())",
+            "pkg/__init__.py": "",
+            "pkg/eval/__init__.py": "",
+            "pkg/eval/setup.py": "from pkg.config import setup\ndef build(args): return setup(args)",
+            "pkg/config.py": "def setup(args): pass",
+            "pkg/eval/seg/__init__.py": "",
+            "pkg/eval/seg/ops/modules/__init__.py": "from .attention import f",
+            "pkg/eval/seg/ops/modules/attention.py": "def f(): pass",
+            "run.py": "import pkg.eval.setup\nimport pkg.eval.seg.ops.modules",
+        },
+        {
+            "pkg/eval/setup.py": ("pkg/accel.py", "from pkg import accel"),
+            "pkg/eval/seg/ops/modules/attention.py": ("pkg/accel.py", "from pkg import accel"),
+        },
+        [("", "run.py")],
+    ),
     "a script in a package that only prints and loops": (
         {
             "pkg/__init__.py": "",

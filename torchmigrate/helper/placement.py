@@ -533,6 +533,8 @@ def _relative(index: ImportIndex, directory: str, own: list[Import], helper: str
     top = installed_package(*installed) if installed else None
     if not proven and top in above:
         proven = [above.index(top) + 1]
+    if not proven and installed and top is not None:
+        return _absolute(index, *installed, helper)  # a folder between them has no `__init__.py`
     dots = max(proven, default=max(reached, 1))
     folder = above[dots - 1]
     if folder in index.tops and (dots > _MANY_DOTS or _is_shared(index, folder)):

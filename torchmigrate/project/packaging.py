@@ -558,7 +558,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 _PACKAGING = {
-    "setup.py": r"setup\(",
+    "setup.py": r"(?s:\b(setuptools|distutils|skbuild|cpp_extension)\b.*\bsetup\()",  # others are modules of that name
     "setup.cfg": r"^\[metadata\]",
     "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]",
 }

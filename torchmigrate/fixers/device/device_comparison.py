@@ -14,6 +14,7 @@ from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import DEVICE_NAME, in_fstring
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import identifiers_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.torch_api.names import turns_half_on
@@ -29,7 +30,10 @@ def device_comparison(context: RuleContext) -> Iterator[Finding]:
     else:
         return
     if test is None and (_asks_for_a_prefix(context) or isinstance(context.parent, ast.Compare)):
-        yield context.left("what it asks is not known to be a device")
+        # what a name says is a device keeps what the test guards for CUDA, too: `if kind_of(device) == "cuda"`
+        words = identifiers_in(context.module, context.parent or context.node)
+        left = context.left("what it asks is not known to be a device")
+        yield replace(left, blocks=any(map(DEVICE_NAME.search, words)))
     if test and any(map(turns_half_on, _told_to(context.module, test[0]))):
         yield context.left("a flag for half precision, which was tried on CUDA")
         return
