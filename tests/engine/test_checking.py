@@ -347,6 +347,40 @@ def load(path, kind):
     assert b"import numpy as np\n        device = accel.device(0)\n" in result.after
 
 
+SETTLED = """import argparse
+import pytest
+import torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--use-cuda", action="store_true")
+args = parser.parse_args()
+{settling}
+
+@pytest.mark.skipif(not args.use_cuda, reason="no CUDA")
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_it(device):
+    print(torch.zeros(2, device=device).device)
+
+def place(x):
+    return x.cuda() if args.use_cuda else x
+pytest.main()
+"""
+SETTLING = {
+    "set anew": "args.use_cuda = args.use_cuda and torch.cuda.is_available()",
+    "taken back": "if args.use_cuda and not torch.cuda.is_available():\n    args.use_cuda = False",
+}
+
+
+@pytest.mark.parametrize("settling", SETTLING.values(), ids=SETTLING)
+def test_an_option_is_for_all_functions_what_the_head_of_the_file_leaves_of_it(tmp_path: Path, settling: str) -> None:
+    """A test that nobody ran without CUDA would run with its "cuda" on MPS; found by the random programs."""
+    found = planned(write_tree(tmp_path, {"main.py": SETTLED.format(settling=settling)}))["main.py"]
+    assert isinstance(found, Unchanged)
+    told = [f.message for f in found.findings if f.status is Status.LEFT]
+    assert any('"cuda" would be reached on MPS' in t for t in told), told
+    without = SETTLED.format(settling=settling).replace('["cuda", "cpu"]', '["cpu"]')
+    assert isinstance(planned(write_tree(tmp_path / "twin", {"main.py": without}))["main.py"], Changed)
+
+
 SORTED = """import torch
 def sort(self, x):
     if x.type() == "torch.cuda.HalfTensor":

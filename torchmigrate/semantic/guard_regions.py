@@ -119,6 +119,7 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
                 region.covered += _whole(module, up.body) if is_other and not leaves_block(up.body) else ()
                 region.covered += _defaults_of(module, up) if isinstance(up, ast.If) else ()
                 region.covered += _flagged(module, up.orelse if negated else up.body, tests)
+                region.covered += _flagged(module, up.body if negated else up.orelse, tests, False)
                 if negated and not up.orelse and not isinstance(up.test, ast.BoolOp):
                     region.covered += _corrected(module, up.body)
                 break
@@ -317,19 +318,19 @@ def _asked_for(module: SemanticModel, node: ast.AST, flag: str, tests: Tests) ->
     return tests.flags[flag, home]
 
 
-def _flagged(module: SemanticModel, body: list[ast.stmt], tests: Tests) -> list[Span]:
+def _flagged(module: SemanticModel, body: list[ast.stmt], tests: Tests, to: bool = True) -> list[Span]:
     """Return what runs only if a flag holds that a branch sets: `if torch.cuda.is_available(): use_cuda = True`."""
     found: list[Span] = []
-    for statement in flags_set(body):
+    for statement in flags_set(body, to):
         if len(statement.targets) == 1 and (flag := chain_of(statement.targets[0])):
             found += _asked_for(module, statement, flag, tests).covered
     return found
 
 
-def flags_set(body: list[ast.stmt]) -> list[ast.Assign]:
+def flags_set(body: list[ast.stmt], to: bool = True) -> list[ast.Assign]:
     """Return the statements of a branch that set a flag: `use_cuda = True`, `use_cuda = 1`."""
     assigned = (s for s in body if isinstance(s, ast.Assign))
-    return [s for s in assigned if isinstance(s.value, ast.Constant) and s.value.value == 1]
+    return [s for s in assigned if isinstance(s.value, ast.Constant) and s.value.value in (to, int(to))]
 
 
 def _cover_calls(module: SemanticModel, function: Function, region: GuardRegion, tests: Tests) -> None:

@@ -68,6 +68,7 @@ class Expressions(External):
         self.is_stale = False  # something was evaluated with less than this round found out after it
         self._was_read: set[tuple[str, ...]] = set()  # what was read from the store in this round
         self._writes = 0  # how often the store has changed
+        self._settling: dict[str, set[str]] = {}  # by option, those that set it anew from what the user said
         # of tests that were asked one way: the state and the store then, and the state in which they come out the other
         self._other_way: dict[ast.expr, tuple[State, int, bool, State | None]] = {}
         self.work = 0
@@ -220,8 +221,20 @@ class Expressions(External):
 
     def of_unknown(self, name: str) -> Value | None:
         """Return what is assigned to this attribute of things that the project does not make, or what an option is."""
-        found = [v for v in (self.read(("attribute", "*", name)), self.read(("option", name))) if v]
-        return join(*found) if found else None
+        found = [self.read(("attribute", "*", name))]
+        if not self.parsing.get(name, set()) <= self._settling.get(name, set()):
+            found.append(self.read(("option", name)))
+        known = [value for value in found if value]
+        return join(*known) if known else None
+
+    def note_settled(self, name: str, path: str) -> None:
+        """Note a file that sets an option anew in any case: `args.cuda = args.cuda and torch.cuda.is_available()`.
+
+        What reads it in other functions gets that, and not what the user said.
+        """
+        files = self._settling.setdefault(name, set())
+        self.is_stale = self.is_stale or path not in files
+        files.add(path)
 
     def _of_instance(self, info: ClassInfo, atom: Instance, name: str, state: State) -> Value:
         if (method := self.method_of(info, name)) is not None:

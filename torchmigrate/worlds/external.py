@@ -77,6 +77,7 @@ class External(ABC):
     def __init__(self, setting: Setting) -> None:
         self.setting, self.ask = setting, setting.ask
         self.seen = Observations()
+        self.parsing: dict[str, set[str]] = {}  # by option, the files whose command line has it
 
     @abstractmethod
     def write(self, key: tuple[str, ...], value: Value) -> None:
@@ -636,7 +637,7 @@ class External(ABC):
         if name in ("type", "cpu"):
             return TENSOR if name == "type" or not call.args else UNKNOWN
         if name == "add_argument":
-            self._option(call.args, call.named)
+            self._option(call.args, call.named, call.frame.file.path)
             return UNKNOWN
         if "device" in call.named:
             self.position(call.named["device"], call, moves=name.startswith("new_"))
@@ -645,8 +646,8 @@ class External(ABC):
             return one(Items((options, UNKNOWN))) if name == "parse_known_args" else options
         return UNKNOWN
 
-    def _option(self, args: Sequence[Value], named: Mapping[str, Value]) -> None:
-        """Note what a command-line option may be: its default, or what a user says."""
+    def _option(self, args: Sequence[Value], named: Mapping[str, Value], path: str) -> None:
+        """Note what a command-line option of a file may be: its default, or what a user says."""
         words = [a.value for v in args for a in v if isinstance(a, Const) and isinstance(a.value, str)]
         long = [w for w in words if w.startswith("--")] or words
         name = [a.value for a in named.get("dest", NOTHING) if isinstance(a, Const)] or [
@@ -664,6 +665,7 @@ class External(ABC):
             value = join(named.get("default", const(None)), one(Unknown("number" if is_number else "user")))
         self.seen.has_new_defaults |= bool(named.get("default", NOTHING).edits)
         self.write(("option", str(name[0])), value)
+        self.parsing.setdefault(str(name[0]), set()).add(path)
 
 
 def _speaks_of_device(value: object) -> bool:

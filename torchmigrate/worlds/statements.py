@@ -486,6 +486,8 @@ class Statements(Expressions):
         for target in node.targets:
             self._turns_half_on(target, value, state, frame)
             self.assign(target, value, state, frame)
+        if (option := _settled(node)) and node in getattr(frame.info.node, "body", ()) and _is_flag(value):
+            self.note_settled(option, frame.file.path)
         return state
 
     def _set(self, node: ast.AST, value: Value) -> Value:
@@ -611,7 +613,16 @@ class Statements(Expressions):
             after.doubts = state.doubts  # who does not come here has died
         if test_edits:  # what the arms bind depends on the test, also where an arm is not taken
             self._depend(node, test_edits, after, frame)
+        self._settle(node, after, frame)
         return after
+
+    def _settle(self, node: ast.If, state: State, frame: Frame) -> None:
+        """Note what a test leaves of an option everywhere: `if args.cuda and not torch.cuda.is_available(): exit()`."""
+        for chain in _attributes_in(node.test) if node in getattr(frame.info.node, "body", ()) else ():
+            name = chain.rpartition(".")[2]
+            if name in self.parsing and _is_flag(value := state.env.get(chain, NOTHING)):
+                self.write(("attribute", "*", name), value)
+                self.note_settled(name, frame.file.path)
 
     def _ended(self, node: ast.If, wanted: bool, death: Place | None, frame: Frame) -> None:
         """Note how a branch ended, and where the other one stands."""
@@ -972,6 +983,27 @@ def _refuses(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Assert) or (
         isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise)
     )
+
+
+def _is_flag(value: Value) -> bool:
+    return bool(value) and all(isinstance(atom, values.Const) and atom.type is bool for atom in value)
+
+
+@remembered
+def _attributes_in(test: ast.AST) -> list[str]:
+    chains = (attribute_chain(node) for node in walk(test) if isinstance(node, ast.Attribute))
+    return [chain for chain in chains if chain]
+
+
+@remembered
+def _settled(node: ast.AST) -> str:
+    """Return the attribute that an assignment sets from what it was before, or ""."""
+    match node:
+        case ast.Assign([ast.Attribute(_, name) as target], value):
+            chain = attribute_chain(target)
+            before = (inner for inner in walk(value) if isinstance(inner, ast.Attribute) and inner.attr == name)
+            return name if chain and any(attribute_chain(inner) == chain for inner in before) else ""
+    return ""
 
 
 def _unskipped(value: Value, state: State) -> State | None:
