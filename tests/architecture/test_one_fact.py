@@ -191,7 +191,7 @@ def test_devices_of_libraries_are_spelled_alike() -> None:
         assert {*of_torch.split()} <= known, library
         assert not {*own.split()} & known, library
     assert data["arguments"].keys() <= {*data["takes"], *libraries.BUILT_ON_TORCH}
-    assert {kind for kinds in data["arguments"].values() for kind in kinds} == {"name", "number", "flag"}
+    assert {kind for kinds in data["arguments"].values() for kind in kinds} == {"name", "number", "flag", "precision"}
     assert libraries.arguments("faiss.Kmeans") == {
         "device": "number", "gpus": "number", "ngpu": "number", "gpu": "flag",
     }  # fmt: skip

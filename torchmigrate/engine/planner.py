@@ -127,8 +127,11 @@ def plan(
         notes = []
     done, facts, checked = checking.run_checked(todo, mode, ruleset, facts, jobs, on_progress)
     vendored = Vendored(facts)
-    vendored.foresee(d.result.path for d in done if d.lacks and d.lacks.helper)
-    results += [vendored.bind(d.result, d.lacks) if d.lacks else vendored.keep(d.result) for d in done]
+    lacking = {d.result.path: d.lacks for d in done if d.lacks and isinstance(d.result, Changed)}
+    vendored.foresee(path for path, lacks in lacking.items() if lacks.helper)
+    for result in (d.result for d in done):
+        lacks = lacking.get(result.path)
+        results.append(vendored.bind(result, lacks) if lacks else vendored.keep(result))
     vendored.tend(tended.copies, tended.users)
     results = vendored.tend_classes(results, tended.holders)
     results = vendored.outstanding(results) if mode == "check" else vendored.completed(results)

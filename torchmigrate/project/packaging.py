@@ -558,7 +558,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 _PACKAGING = {
-    "setup.py": r"(?s:\b(setuptools|distutils|skbuild|cpp_extension)\b.*\bsetup\()",  # others are modules of that name
+    "setup.py": r"setup\(",
     "setup.cfg": r"^\[metadata\]",
     "pyproject.toml": r"^\[(project|tool\.poetry|build-system)\]",
 }
@@ -572,6 +572,9 @@ def _has_packaging(folder: str) -> bool:
             text = file_io.read_text(Path(folder, name))
         except OSError:
             continue
+        is_in_package = name == "setup.py" and os.path.isfile(os.path.join(folder, "__init__.py"))
+        if is_in_package and not any(maker in text for maker in _MAKERS):
+            continue  # a module of a package
         if re.search(sign, text, re.M):
             return name != "pyproject.toml" or not _is_refused(folder, text)
     return False
