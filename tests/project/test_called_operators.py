@@ -352,6 +352,27 @@ def test_without_a_compiler_the_same_is_rewritten(tmp_path: Path) -> None:
     assert "cuda" not in after["models.py"] + after["export.py"]
 
 
+BY_OWN_DECORATOR = """import torch
+def export_if_built():
+    def decorator(function):
+        if torch.ops.loaded_libraries:
+            return torch.jit.{how}(function)
+        return torch.jit.unused(function)
+    return decorator
+class Net(torch.nn.Module):
+    @export_if_built()
+    def run(self, x):
+        return x.cuda()
+"""
+
+
+@pytest.mark.parametrize(("how", "stays"), [("export", True), ("ignore", False)])
+def test_a_decorator_of_the_project_may_compile(tmp_path: Path, how: str, stays: bool) -> None:
+    """Found in torchani: models could not be scripted any more where its extension is built."""
+    after = texts_after(write_tree(tmp_path, {"net.py": BY_OWN_DECORATOR.format(how=how)}))
+    assert ("net.py" not in after) is stays
+
+
 @pytest.mark.parametrize("name", ["tools", "_C"])
 def test_a_file_in_a_folder_without_init_is_no_compiled_module(name: str, tmp_path: Path) -> None:
     """Found in salesforce/LAVIS: `from lavis.common import dist_utils`, where common/ is no regular package."""

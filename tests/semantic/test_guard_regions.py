@@ -255,6 +255,30 @@ def test_what_moves_float64_of_numpy_leaves_mps_out(data: str, body: str, migrat
     assert leaves_mps_out(migrated("import numpy as np\nimport torch\ndef f(a):\n" + body.replace("DATA", data)))
 
 
+CHOICE = f"def f(net, path):\n    d = 'cuda' if {ASK} else 'cpu'\n"
+OF_TORCH = {
+    "a module that is moved, then cast": "    net = net.to(d)\n    return net.{cast}()\n",
+    "a module that is moved in place, then cast": "    net.to(d)\n    net = net.{cast}()\n    return net\n",
+    "what is loaded to the device, then cast": "    x = torch.load(path, map_location=d)\n    return x.{cast}()\n",
+    "a tensor that is made so, then moved": "    x = torch.zeros(3, dtype=torch.float{bits})\n    return x.to(d)\n",
+    "a tensor that is made so on the device": "    return torch.zeros(3, dtype=torch.float{bits}, device=d)\n",
+    "a tensor that is cast, then moved": "    x = net.{cast}()\n    return x.to(d)\n",
+}
+
+
+@pytest.mark.parametrize("body", OF_TORCH.values(), ids=OF_TORCH)
+def test_what_makes_float64_on_its_device_leaves_mps_out(body: str, migrated: Migrated) -> None:
+    """A Mac stays on the CPU, where float64 works (mace's `create_lammps_model`); single precision goes to MPS."""
+    assert leaves_mps_out(migrated(f"import torch\n{CHOICE}{body.format(cast='double', bits=64)}"))
+    single = migrated(f"import torch\n{CHOICE}{body.format(cast='float', bits=32)}")
+    assert "torch.cuda" not in single and "is_complete" not in single
+
+
+def test_float64_on_the_cpu_leaves_nothing_out(migrated: Migrated) -> None:
+    body = "    x = net.cpu()\n    y = torch.zeros(3, dtype=torch.float64, device='cpu')\n    return x.double(), y, d\n"
+    assert "is_complete" not in migrated(f"import torch\n{CHOICE}{body}")
+
+
 @pytest.mark.parametrize("body", GUARDED.values(), ids=GUARDED)
 @pytest.mark.parametrize("data", SINGLES)
 def test_what_moves_other_arrays_changes(data: str, body: str, migrated: Migrated) -> None:

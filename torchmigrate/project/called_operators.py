@@ -304,7 +304,8 @@ def _named(hierarchy: ClassHierarchy, path: str, scopes: Scopes) -> Iterator[_Co
     for statement in scopes.statements:
         place = Place(path, scopes.scope_of[statement])
         if isinstance(statement, FUNCTIONS):
-            if _has(hierarchy, Definition(statement, place), _SCRIPTS):
+            decorated = Definition(statement, place)
+            if _has(hierarchy, decorated, _SCRIPTS) or _may_compile(hierarchy, decorated):
                 yield _Compiled(Definition(statement, place), _class_around(scopes, statement))
             continue
         for call in (n for n in own_nodes(statement) if isinstance(n, ast.Call) and n.args):
@@ -323,6 +324,18 @@ def _has(hierarchy: ClassHierarchy, definition: Definition, decorators: set[str]
     """Return whether a function has one of these decorators."""
     listed = getattr(definition.node, "decorator_list", [])
     return any(_means(hierarchy, definition.place, getattr(d, "func", d), decorators) for d in listed)
+
+
+def _may_compile(hierarchy: ClassHierarchy, definition: Definition) -> bool:
+    """Return whether a function has a decorator of the project's that hands it to the compiler, be it under a test."""
+    for decorator in getattr(definition.node, "decorator_list", []):
+        chain = chain_of(getattr(decorator, "func", decorator))
+        meant = hierarchy.meanings(definition.place, chain) if chain else ()
+        for maker in (each for each in meant if isinstance(each, Definition) and isinstance(each.node, FUNCTIONS)):
+            calls = (node.func for node in ast.walk(maker.node) if isinstance(node, ast.Call))
+            if any(_means(hierarchy, maker.place, func, _SCRIPTS) for func in calls):
+                return True
+    return False
 
 
 def _means(hierarchy: ClassHierarchy, place: Place, node: ast.expr, names: set[str]) -> bool:

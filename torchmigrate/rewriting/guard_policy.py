@@ -34,7 +34,7 @@ from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, knows_cuda_alon
 from torchmigrate.torch_api.names import DEVICE, NCCL
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
-_DOUBLE = "a float64 array of NumPy's goes to its device (line {}), which MPS refuses"
+_DOUBLE = "float64 is put on its device (line {}), which MPS refuses"
 _ANSWER = "what an environment gives goes to its device uncast (line {}): MPS refuses float64, which it may be"
 _RAISES = "{}: the device comes to this, which raises on MPS"
 _DOUBLES = "float64 is the default dtype (line {}), which MPS refuses"

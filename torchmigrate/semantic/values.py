@@ -307,21 +307,58 @@ _CASTS = ("torch.float", "torch.half", "torch.bfloat", "torch.int", "torch.long"
 
 @query
 def doubles_moved(module: SemanticModel) -> dict[Function | None, list[int]]:
-    """Return where each function moves a tensor that is certain to be a float64 array of NumPy's to a device."""
+    """Return where each function has float64 on a device: an array of NumPy's or a tensor that is moved, or a cast."""
     found: dict[Function | None, list[int]] = {}
-    if b"numpy" not in module.source.utf8:
+    if not any(word in module.source.utf8 for word in (b"numpy", b"float64", b"double")):
         return found
     for statement in module.scopes.statements:
         for node in own_nodes(statement):
-            match node:
-                case ast.Call(ast.Attribute(value, "cuda" | "to")) as move if not _casts(module, move):
-                    if _is_double(module, value, statement):
-                        found.setdefault(module.function(statement), []).append(module.span(move)[0])
-                case ast.Call(_, [_], [ast.keyword("device", at)]) as made if _is_double(module, made, statement):
-                    if isinstance(at, ast.Constant) and at.value in (None, "cpu"):
-                        continue
-                    found.setdefault(module.function(statement), []).append(module.span(made)[0])
+            if isinstance(node, ast.Call) and _puts_double(module, node, statement):
+                found.setdefault(module.function(statement), []).append(module.span(node)[0])
     return found
+
+
+def _puts_double(module: SemanticModel, call: ast.Call, statement: ast.stmt) -> bool:
+    """Return whether a call is certain to give float64 on a device."""
+    match call:
+        case ast.Call(ast.Attribute(value, "cuda" | "to")):
+            return not _is_of_cpu(call) and not _casts(module, call) and _is_double(module, value, statement)
+        case ast.Call(ast.Attribute(ast.Name(name), "double"), [], []):
+            return _is_on_device(module, name, statement)
+    given = [k.value for k in call.keywords if k.arg == "device"]
+    is_put = bool(given) and not (isinstance(given[0], ast.Constant) and given[0].value in (None, "cpu"))
+    return is_put and not _is_of_cpu(call) and _is_double(module, call, statement)
+
+
+def _is_on_device(module: SemanticModel, name: str, statement: ast.stmt) -> bool:
+    """Return whether a variable is certain to hold what was moved, or loaded, to a device other than the CPU."""
+    values = given_before(module, name, statement)
+    for before in module.blocks.before(statement):
+        match before:
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(moved), "to" | "cuda")) as call) if moved == name:
+                values = [*(values or ()), (call, before)]
+    return bool(values) and any(_moves_away(module, value, at) for value, at in values or ())
+
+
+def _moves_away(module: SemanticModel, value: ast.AST, statement: ast.stmt) -> bool:
+    """Return whether an expression ends with a move to another device, or loads to one."""
+    match value:
+        case ast.Call(ast.Attribute(_, "cuda")):
+            return True
+        case ast.Call(ast.Attribute(_, "to"), [where]):
+            return not _is_of_cpu(value) and not _is_cast(module, where)
+        case ast.Call(func, _, [ast.keyword("map_location", where)]):
+            return module.resolve(func, module.scope(statement)) == "torch.load" and not _is_of_cpu(value)
+        case ast.Call(ast.Attribute(inner, "eval" | "train" | "requires_grad_")):
+            return _moves_away(module, inner, statement)
+    return False
+
+
+def _is_of_cpu(call: ast.Call) -> bool:
+    """Return whether one of the arguments is the CPU: `"cpu"`, `torch.device("cpu")`."""
+    given = [*call.args, *(k.value for k in call.keywords)]
+    plain = (each.args[0] if isinstance(each, ast.Call) and len(each.args) == 1 else each for each in given)
+    return any(isinstance(each, ast.Constant) and each.value == "cpu" for each in plain)
 
 
 @query
@@ -445,8 +482,13 @@ def _is_double(module: SemanticModel, node: ast.expr, statement: ast.stmt) -> bo
         return bool(values) and any(isinstance(v, ast.Call) and _is_double(module, v, s) for v, s in values or ())
     scope = module.scope(statement)
     match node:
-        case ast.Call(func, [data], keywords) if module.resolve(func, scope) in _TAKES_ARRAYS:
-            return not any(k.arg == "dtype" for k in keywords) and _is_double_array(module, data, statement)
+        case ast.Call(ast.Attribute(_, "double"), [], []):
+            return True
+        case ast.Call(func, _, keywords) if any(k.arg == "dtype" for k in keywords):
+            kinds = (module.resolve(k.value, scope) for k in keywords if k.arg == "dtype")
+            return (module.resolve(func, scope) or "").startswith("torch.") and all(kind in DOUBLES for kind in kinds)
+        case ast.Call(func, [data]) if module.resolve(func, scope) in _TAKES_ARRAYS:
+            return _is_double_array(module, data, statement)
         case ast.Call(ast.Name(name)):
             functions = [*_functions(module, name)]
             return bool(functions) and all(map(_gives_doubles, functions))
