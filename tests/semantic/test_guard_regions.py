@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Status
 from torchmigrate.engine.case_runner import migrate
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.rewriting.rewrite import rewrite
 from torchmigrate.rewriting.visitor import DispatchTable
+from torchmigrate.source.encoding import decode
 
 Migrated = Callable[..., str]
 HEAD = "import torch\n"
@@ -400,3 +405,24 @@ def test_a_choice_is_rewritten_with_what_falls_back_to_the_cpu(operator: str, bo
     after = migrated("import torch\n" + body.replace("IT", f"{operator}(x, x, 1, 1)"))
     assert f"accel.cpu_fallback({operator})(x, x, 1, 1)" in after
     assert "cuda" not in after
+
+
+RANKED = b"""import torch
+def setup(opt, device):
+    if opt.rank != -1:
+        assert torch.cuda.device_count() > opt.rank
+        torch.cuda.set_device(opt.rank)
+        device = torch.device("cuda", opt.rank)
+    return torch.ones(2).to(device)
+"""
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_the_device_of_a_rank_stays_with_the_count_that_is_held_back(is_held: bool, rules: DispatchTable) -> None:
+    """Found in yolov7: the device of a rank moved between a count and a `set_device` that stayed."""
+    at = RANKED.index(b"torch.cuda.device_count")
+    held = {"/case.py": {(at, at + len(b"torch.cuda.device_count")): "a test"}} if is_held else {}
+    facts = ProjectContext(Path("/"), Settings(), held=held)
+    after = rewrite(Path("/case.py"), decode(RANKED), rules, facts, False).text
+    assert (b"accel.device(opt.rank)" in after) is not is_held
+    assert (b"accel.set_device(opt.rank)" in after) is not is_held

@@ -197,7 +197,9 @@ def _is_of_rank(module: SemanticModel, finding: Finding, rank: str, owner: ast.A
     up = module.parent(node)
     if isinstance(up, ast.keyword):
         up = module.parent(up)
-    whole = up if isinstance(up, ast.Compare) else node
+    whole: ast.AST = node
+    if isinstance(up, ast.Compare) or (isinstance(up, ast.Call) and module.resolve(up.func) == "torch.device"):
+        whole = up
     starts = isinstance(up, ast.Call) and last_name(up.func) == "init_process_group"
     return starts or any(chain_of(inner) == rank for inner in ast.walk(whole))
 

@@ -263,7 +263,13 @@ def _skips_by_itself(module: SemanticModel, whole: ast.AST) -> bool:
 
 
 def asks(module: SemanticModel, tree: ast.AST) -> bool:
-    """Return whether an expression asks for CUDA, or by the helper for any accelerator."""
+    """Return whether an expression asks for CUDA, or by the helper for any accelerator, itself or by a flag."""
+    flags = (module.scope(n).find(n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
+    values = (binding.value for flag in flags if flag for binding in flag[1])
+    return any(_asks_itself(module, each) for each in (tree, *values) if each is not None)
+
+
+def _asks_itself(module: SemanticModel, tree: ast.AST) -> bool:
     calls = (n.func for n in ast.walk(tree) if isinstance(n, ast.Call))
     return any(module.resolve(f) in _ASKS or helper_function(module, f) in _ASKS_HELPER for f in calls)
 
