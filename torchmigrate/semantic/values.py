@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.import_graph import FROM_NUMPY
+from torchmigrate.semantic.device_expr import is_cpu
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, own_nodes
@@ -322,12 +323,12 @@ def _puts_double(module: SemanticModel, call: ast.Call, statement: ast.stmt) -> 
     """Return whether a call is certain to give float64 on a device."""
     match call:
         case ast.Call(ast.Attribute(value, "cuda" | "to")):
-            return not _is_of_cpu(call) and not _casts(module, call) and _is_double(module, value, statement)
+            return not _is_of_cpu(module, call) and not _casts(module, call) and _is_double(module, value, statement)
         case ast.Call(ast.Attribute(ast.Name(name), "double"), [], []):
             return _is_on_device(module, name, statement)
     given = [k.value for k in call.keywords if k.arg == "device"]
     is_put = bool(given) and not (isinstance(given[0], ast.Constant) and given[0].value in (None, "cpu"))
-    return is_put and not _is_of_cpu(call) and _is_double(module, call, statement)
+    return is_put and not _is_of_cpu(module, call) and _is_double(module, call, statement)
 
 
 def _is_on_device(module: SemanticModel, name: str, statement: ast.stmt) -> bool:
@@ -346,19 +347,16 @@ def _moves_away(module: SemanticModel, value: ast.AST, statement: ast.stmt) -> b
         case ast.Call(ast.Attribute(_, "cuda")):
             return True
         case ast.Call(ast.Attribute(_, "to"), [where]):
-            return not _is_of_cpu(value) and not _is_cast(module, where)
+            return not _is_of_cpu(module, value) and not _is_cast(module, where)
         case ast.Call(func, _, [ast.keyword("map_location", where)]):
-            return module.resolve(func, module.scope(statement)) == "torch.load" and not _is_of_cpu(value)
+            return module.resolve(func, module.scope(statement)) == "torch.load" and not _is_of_cpu(module, value)
         case ast.Call(ast.Attribute(inner, "eval" | "train" | "requires_grad_")):
             return _moves_away(module, inner, statement)
     return False
 
 
-def _is_of_cpu(call: ast.Call) -> bool:
-    """Return whether one of the arguments is the CPU: `"cpu"`, `torch.device("cpu")`."""
-    given = [*call.args, *(k.value for k in call.keywords)]
-    plain = (each.args[0] if isinstance(each, ast.Call) and len(each.args) == 1 else each for each in given)
-    return any(isinstance(each, ast.Constant) and each.value == "cpu" for each in plain)
+def _is_of_cpu(module: SemanticModel, call: ast.Call) -> bool:
+    return any(is_cpu(module, each) for each in (*call.args, *(k.value for k in call.keywords)))
 
 
 @query

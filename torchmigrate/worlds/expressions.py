@@ -934,7 +934,7 @@ def item_chain(owner: ast.expr, key: Value) -> str:
 
 
 _KINDS = frozenset(types_of("accelerator"))
-_OF_TENSORS = {"clone", "data", "detach", "dim", "dtype", "grad", "numel", "requires_grad", "shape", "size", "view"}
+_OF_NO_DEVICE = {"clone", "data", "detach", "dim", "dtype", "grad", "numel", "requires_grad", "shape", "size", "view"}
 
 
 @remembered
@@ -980,7 +980,7 @@ def _indices(test: ast.AST) -> frozenset[ast.AST]:
 @remembered
 def _used_as_tensors(function: ast.AST) -> frozenset[str]:
     """Return the names of which a function reads what devices and their names have not, as `x.dtype`."""
-    read = (node for node in walk(function) if isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS)
+    read = (node for node in walk(function) if isinstance(node, ast.Attribute) and node.attr in _OF_NO_DEVICE)
     return frozenset(name for node in read if (name := attribute_chain(node.value)) is not None)
 
 
