@@ -41,6 +41,8 @@ STAYS = {
     "too few, and the rest otherwise": f"if torch.cuda.device_count() < 2:\n    pass\nelse:\n    {ONLY}\n",
     "a flag of a count": f"use = torch.cuda.device_count() > 1\nif use:\n    {ONLY}\n",
     "a library of NVIDIA's": f"import pynvml\nif {ASK}:\n    {MOVE}\n    pynvml.nvmlInit()\n",
+    "a class whose constructor refuses, with a method for what only NVIDIA has": "class N:\n    def __init__(self):\n"
+    f"        if not {ASK}:\n            raise ValueError('no CUDA')\n    def f(self):\n        {ONLY}\n",
     "a ladder whose first arm gives a numbered device": "def pick(ids):\n"
     f"    if {ASK}:\n        print('CUDA')\n        return f'cuda:{{ids[0]}}'\n"
     "    if torch.backends.mps.is_available():\n        print('MPS')\n        return 'mps'\n    return 'cpu'\n",
@@ -93,6 +95,8 @@ def test_stays(body: str, migrated: Migrated) -> None:
 
 # ---- changes, with all that it guards
 CHANGES = {
+    "a class whose constructor asks, with a method": f"class N:\n    def __init__(self, x):\n        self.on = {ASK}\n"
+    f"        if {ASK}:\n            {MOVE}\n    def f(self, x):\n        {MOVE}\n",
     "if": f"if {ASK}:\n    {MOVE}\n",
     "a variable that is called so": "def f(x):\n    x_cuda = g(x)\n"
     f"    if {ASK}:\n        {MOVE}\n        x_cuda.add_(x)\n",

@@ -165,6 +165,7 @@ def cover_branch(module: SemanticModel, node: ast.If | ast.While, negated: bool,
     if leaves_block(contrary):
         region.refusal = ends_program(contrary)
         region.covered += _after(module, node)
+        region.covered += _constructed(module, node) if region.refusal else ()
         if skips_test(contrary):
             region.skips = True
             region.covered += _prepared(module, node)
@@ -286,6 +287,14 @@ def _prepared(module: SemanticModel, node: ast.stmt) -> list[Span]:
     function = module.function(node)
     owner = module.parent(function) if function and function.name in _PREPARES else None
     return [module.span(owner)] if isinstance(owner, ast.ClassDef) else []
+
+
+def _constructed(module: SemanticModel, node: ast.stmt) -> list[Span]:
+    """Return the spans of the methods of a class whose constructor refuses: no object is made to call them."""
+    function = module.function(node)
+    owner = module.parent(function) if function and function.name == "__init__" and node in function.body else None
+    methods = [each for each in owner.body if isinstance(each, FUNCTIONS)] if isinstance(owner, ast.ClassDef) else []
+    return [module.span(each) for each in methods if each is not function and not each.decorator_list]
 
 
 def _after(module: SemanticModel, node: ast.stmt) -> list[Span]:
