@@ -430,3 +430,20 @@ def test_the_device_of_a_rank_stays_with_the_count_that_is_held_back(is_held: bo
     after = rewrite(Path("/case.py"), decode(RANKED), rules, facts, False).text
     assert (b"accel.device(opt.rank)" in after) is not is_held
     assert (b"accel.set_device(opt.rank)" in after) is not is_held
+
+
+ASKED_TWICE = """def f(args, x):
+    sync = False
+    if args.device == 'cuda' and not args.no_sync:
+        sync = True
+    if {other}.device == 'cuda':
+        x = x.cuda()
+    return x, sync
+"""
+
+
+@pytest.mark.parametrize("other", ["args", "x"])
+def test_what_a_function_asks_twice_has_one_answer(other: str, migrated: Migrated) -> None:
+    """Found in torchani's benchmarks: they did not wait for the device that they measured."""
+    done = after(migrated, ASKED_TWICE.format(other=other))
+    assert ("args.device == 'cuda' and not" in done) is (other != "args")

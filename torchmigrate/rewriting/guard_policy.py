@@ -639,6 +639,8 @@ def _idle_left(module: SemanticModel, findings: list[Finding], regions: list[Gua
     # a function that asks twice must ask in the same way, so one test that is kept keeps the others
     kept = {home.get(_span(f)) for f in findings if f.fix and f.guards == "test" and f not in idle}
     stays = {f for f in findings if f in idle and (f.follows or home[_span(f)] not in kept)}
+    asked = {_question(module, f) for f in findings if f.fix and f.guards and f not in stays}
+    stays = {f for f in stays if (question := _question(module, f)) is None or question not in asked}
     stays |= _refusing_beside(module, findings, stays, regions)
     replaced = Around(((e.start, e.end), True) for f in findings if f.fix and f not in stays for e in f.fix.edits)
     gone = {f for f in stays if replaced.find(*_span(f))}  # `x.is_cuda` of a choice that becomes `x.device`
