@@ -158,12 +158,13 @@ def _engines_called(module: SemanticModel) -> Iterator[str]:
 
 def _of_one_build(module: SemanticModel) -> Iterator[tuple[Span, str]]:
     """Yield the questions how a device is called, and what it can do, in a file that compiles kernels."""
-    if EXTENSION in module.source.utf8 and first_call(module, {f"torch.utils.cpp_extension.{n}" for n in LOADERS}):
+    if EXTENSION in module.source.utf8 and first_call(module, _COMPILING):
         for node in module.nodes:
             if isinstance(node, ast.Call) and module.resolve(node.func) in _DESCRIBING:
                 yield module.span(node), _ONE_BUILD
 
 
+_COMPILING = {f"torch.utils.cpp_extension.{loader}" for loader in LOADERS}
 _DESCRIBING = {f"torch.cuda.get_device_{of}" for of in ("name", "capability", "properties")}
 
 

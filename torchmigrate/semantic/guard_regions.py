@@ -328,7 +328,7 @@ def _asked_for(module: SemanticModel, node: ast.AST, flag: str, tests: Tests) ->
 
 
 def _flagged(module: SemanticModel, body: list[ast.stmt], tests: Tests, to: bool = True) -> list[Span]:
-    """Return what runs only if a flag holds that a branch sets: `if torch.cuda.is_available(): use_cuda = True`."""
+    """Return what runs only if a flag holds that a branch sets or takes back: `if ...available(): use_cuda = True`."""
     found: list[Span] = []
     for statement in flags_set(body, to):
         if len(statement.targets) == 1 and (flag := chain_of(statement.targets[0])):
@@ -337,9 +337,9 @@ def _flagged(module: SemanticModel, body: list[ast.stmt], tests: Tests, to: bool
 
 
 def flags_set(body: list[ast.stmt], to: bool = True) -> list[ast.Assign]:
-    """Return the statements of a branch that set a flag: `use_cuda = True`, `use_cuda = 1`."""
+    """Return the statements of a branch that set a flag: `use_cuda = True`, `use_cuda = 1`, or take it back."""
     assigned = (s for s in body if isinstance(s, ast.Assign))
-    return [s for s in assigned if isinstance(s.value, ast.Constant) and s.value.value in (to, int(to))]
+    return [s for s in assigned if isinstance(s.value, ast.Constant) and s.value.value == to]
 
 
 def _cover_calls(module: SemanticModel, function: Function, region: GuardRegion, tests: Tests) -> None:
@@ -502,9 +502,9 @@ def _chosen(module: SemanticModel, node: ast.AST) -> str | None:
         match inner:
             case ast.Assign([target], _) if re.search(r"dev", _set_by(target) or ""):
                 return _set_by(target)
-            case ast.Return(ast.Call() | ast.Constant(str()) | ast.IfExp() | ast.List() | ast.ListComp()):
+            case ast.Return(ast.Constant(str()) | ast.JoinedStr() | ast.BinOp()):
                 return "return"
-            case ast.Return(ast.JoinedStr() | ast.BinOp()):  # f"cuda:{index}"
+            case ast.Return(ast.Call() | ast.IfExp() | ast.List() | ast.ListComp()):
                 return "return"
     return None
 

@@ -45,8 +45,7 @@ def uses_torch(module: SemanticModel) -> bool:
 def is_used_with_torch(module: SemanticModel) -> bool:
     """Return whether all that import this file, but tests, import torch, and it imports nothing with other devices."""
     index = module.facts.index
-    bound = (b for bindings in module.scopes.module.names.values() for b in bindings)
-    if any(takes((binding.qualified or "").partition(".")[0]) is not None for binding in bound):
+    if any(takes(library) is not None for library in module.scopes.module.libraries()):
         return False
     importers = {use.importer for use in index.importers.get(str(module.path), ())}
     tops = [

@@ -392,8 +392,7 @@ def _array_moved(module: SemanticModel, node: ast.AST, statement: ast.stmt) -> s
 
 
 def _has_environments(module: SemanticModel) -> bool:
-    imported = (b.qualified for scope in module.scopes for bindings in scope.names.values() for b in bindings)
-    return any(name is not None and name.partition(".")[0] in ENVIRONMENTS for name in imported)
+    return any(not scope.libraries().isdisjoint(ENVIRONMENTS) for scope in module.scopes)
 
 
 def _casts(module: SemanticModel, move: ast.Call) -> bool:

@@ -39,6 +39,10 @@ class Scope:
     def is_class(self) -> bool:
         return isinstance(self.node, ast.ClassDef)
 
+    def libraries(self) -> set[str]:
+        """Return the first names of what is imported here: `torch`, `numpy`."""
+        return {b.qualified.partition(".")[0] for bindings in self.names.values() for b in bindings if b.qualified}
+
     def bind(self, name: str, binding: Binding) -> None:
         """Add a binding in the scope that an assignment to `name` reaches from here."""
         self._target_scope(name).names.setdefault(name, []).append(binding)

@@ -19,6 +19,8 @@ _LONG = tuple(prefix for prefix, _ in CANONICAL)
 # names under which people import torch's modules
 ALIASES: Mapping[str, str] = _DATA["aliases"]
 
+STARTS_GROUP = "torch.distributed.init_process_group"  # of at least one process
+
 # the position at which functions take a device
 DEVICE_ARGUMENT: Mapping[str, int] = _DATA["device-argument"]
 

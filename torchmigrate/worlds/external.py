@@ -12,7 +12,7 @@ from typing import NoReturn
 from torchmigrate.syntax.resolver import SKIP_MARKS, last_name
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments, takes
-from torchmigrate.torch_api.names import DEVICE_ARGUMENT
+from torchmigrate.torch_api.names import DEVICE_ARGUMENT, STARTS_GROUP
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import (
     BOUND,
@@ -158,7 +158,7 @@ class External(ABC):
             return one(Partial(known, tuple(call.args[1:]), tuple(call.named.items()))) if known else UNKNOWN
         if name in ("sys.exit", "os._exit"):
             self._end(call)
-        if name == "torch.distributed.init_process_group" or name.endswith(".init_process_group"):
+        if name == STARTS_GROUP or name.endswith(".init_process_group"):
             backend = call.named.get("backend", call.argument(0, UNKNOWN))
             self.write(("backend",), backend.of(call.state.path))
             if (lost := backend.only([Const("nccl", str)])) and not self.ask(World.is_cuda):

@@ -106,7 +106,8 @@ class _Outline:
         self.aliases: list[tuple[str, str]] = []
         self.classes: set[str] = set()
         self._collect(file.tree, file.tree.body, _Place(file), "")
-        self.arrays = set(_imported(self.rows))
+        self.arrays = set(_imported(self.rows, _ARRAYS.__contains__))
+        self.makers = set(_imported(self.rows, _has_own_devices))
         self.by_word: dict[str, list[_Row]] = {}
         for row in self.rows:
             for word in row.words:
@@ -265,12 +266,14 @@ class Relevance:
 
     def _of_libraries(self) -> None:
         """Add what libraries with devices of their own make, as it may be moved: `model = VoiceEncoder()`."""
-        names = {name for row in self._rows for name in _bound_from(row.node, _has_own_devices)}
-        for row in (row for name in sorted(names) for row in self._with(name)):
-            match row.node:
-                case ast.Assign(targets, ast.Call(func)) if (leading_chain(func) or "").partition(".")[0] in names:
-                    self.relevant.add(row.node)
-                    self._add(self.decisions, *(t for target in targets for t in _tokens_of(target, row.place)))
+        for outline in self._outlines:
+            for row in (row for name in sorted(outline.makers) for row in outline.by_word.get(name, ())):
+                match row.node:
+                    case ast.Assign(targets, ast.Call(func)):
+                        if (leading_chain(func) or "").partition(".")[0] in outline.makers:
+                            self.relevant.add(row.node)
+                            tokens = (token for target in targets for token in _tokens_of(target, row.place))
+                            self._add(self.decisions, *tokens)
 
     def _of_default(self) -> None:
         """Add what sets a default tensor type, and the calls of `torch.Tensor` that do not follow it off CUDA."""
@@ -643,25 +646,20 @@ def _names_dtype(call: ast.Call) -> bool:
     return not call.args or last_name(call.args[0]) in DTYPE_WORDS
 
 
-def _imported(rows: Sequence[_Row]) -> Iterator[str]:
-    """Yield the names that imports of libraries of tensors and arrays bind in a file."""
-    for row in rows:
-        yield from _bound_from(row.node, _ARRAYS.__contains__)
-
-
 def _has_own_devices(library: str) -> bool:
     return library not in BUILT_ON_TORCH and takes(library) is not None
 
 
-def _bound_from(node: Statement, is_meant: Callable[[str], bool]) -> Iterator[str]:
-    """Yield the names that an import statement binds, if it imports one of the libraries that are meant."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            if is_meant(alias.name.partition(".")[0]):
-                yield alias.asname or alias.name.partition(".")[0]
-    elif isinstance(node, ast.ImportFrom) and not node.level and is_meant((node.module or "").partition(".")[0]):
-        for alias in node.names:
-            yield alias.asname or alias.name
+def _imported(rows: Sequence[_Row], is_meant: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the names that imports of certain libraries bind in a file."""
+    for node in (row.node for row in rows):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if is_meant(alias.name.partition(".")[0]):
+                    yield alias.asname or alias.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom) and not node.level and is_meant((node.module or "").partition(".")[0]):
+            for alias in node.names:
+                yield alias.asname or alias.name
 
 
 @remembered

@@ -618,7 +618,7 @@ class Statements(Expressions):
 
     def _settle(self, node: ast.If, state: State, frame: Frame) -> None:
         """Note what a test leaves of an option everywhere: `if args.cuda and not torch.cuda.is_available(): exit()`."""
-        for chain in _attributes_in(node.test) if node in getattr(frame.info.node, "body", ()) else ():
+        for _, chain in chains_in(node.test) if node in getattr(frame.info.node, "body", ()) else ():
             name = chain.rpartition(".")[2]
             if name in self.parsing and _is_flag(value := state.env.get(chain, NOTHING)):
                 self.write(("attribute", "*", name), value)
@@ -987,12 +987,6 @@ def _refuses(statement: ast.stmt) -> bool:
 
 def _is_flag(value: Value) -> bool:
     return bool(value) and all(isinstance(atom, values.Const) and atom.type is bool for atom in value)
-
-
-@remembered
-def _attributes_in(test: ast.AST) -> list[str]:
-    chains = (attribute_chain(node) for node in walk(test) if isinstance(node, ast.Attribute))
-    return [chain for chain in chains if chain]
 
 
 @remembered

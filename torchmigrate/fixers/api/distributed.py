@@ -34,6 +34,7 @@ from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name, leaves_block
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, function_scope
 from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER, having
+from torchmigrate.torch_api.names import STARTS_GROUP
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
 _WORDS = (
@@ -212,7 +213,6 @@ def _chain(node: ast.expr) -> Iterator[ast.expr]:
 
 _BACKEND = re.compile(r"(^|_)backend$|dist_url_backend", re.I)
 _STARTS = ("init_process_group", "new_group", "init_distributed", "new_subgroups", "init_device_mesh")
-_STARTS_GROUP = "torch.distributed.init_process_group"
 _HELPER = "accel.dist_backend()"
 _NCCL = ("nccl", "NCCL")
 
@@ -550,7 +550,7 @@ def _backends_given(module: SemanticModel) -> list[ast.expr]:
     for call in (n for n in module.nodes if isinstance(n, ast.Call)):
         if helper_function(module, call.func) == "dist_backend":
             found += call.args[:1]
-        elif module.resolve(call.func) == _STARTS_GROUP:
+        elif module.resolve(call.func) == STARTS_GROUP:
             found += call.args[:1] or [k.value for k in call.keywords if k.arg == "backend"]
     return found
 

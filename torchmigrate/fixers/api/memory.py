@@ -149,10 +149,10 @@ def out_of_memory_text(context: RuleContext) -> Iterator[Finding]:
     around = module.function(context.node) or module.tree
     others = (other.lower() for other in strings_in(module, around))
     if is_cudas and not any(_FULL in other and "cuda" not in other for other in others):
-        span = module.span(word)
-        at = module.source.utf8[slice(*span)].lower().find(_FULL.encode())
-        start = module.source.utf8[slice(*span)].lower().find(before.encode())
-        if at < 0 or start < 0:
+        at = module.span(word)[0]
+        written = module.text(word).lower().encode()
+        start = written.find(f"{before}{_FULL}".encode())
+        if start < 0:
             yield context.note()  # it is written with escapes
         else:
-            yield context.fix([Edit(span[0] + start, span[0] + at, "")])
+            yield context.fix([Edit(at + start, at + start + len(before.encode()), "")])

@@ -12,9 +12,9 @@ from torchmigrate.semantic.device_expr import DEVICE_NAME, moves_data
 from torchmigrate.semantic.dominance import is_guarded, know_parents, reads
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain, makes_marks
+from torchmigrate.torch_api.names import STARTS_GROUP
 
 _STARTS = {"Popen", "Process", "submit", "apply_async", "check_call"}
-_STARTS_GROUP = "torch.distributed.init_process_group"  # of at least one process
 _AT_LEAST_ONE = "max(1, accel.device_count())"
 
 
@@ -86,7 +86,7 @@ def divides_or_spawns(context: RuleContext) -> bool:
             return True
         case ast.keyword("world_size"):
             call = context.module.parent(up)
-            return isinstance(call, ast.Call) and context.module.resolve(call.func) == _STARTS_GROUP
+            return isinstance(call, ast.Call) and context.module.resolve(call.func) == STARTS_GROUP
         case ast.Assign([target], value) if value is node and (name := chain_of(target)):
             return _used_so(context, name)
     return False

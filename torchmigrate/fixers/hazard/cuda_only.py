@@ -191,8 +191,9 @@ def _guarded(context: RuleContext) -> bool:
 def environment(context: RuleContext) -> Iterator[Finding]:
     name = context.node.value if isinstance(context.node, ast.Constant) else ""
     text = VARIABLES.get(name) if isinstance(name, str) else None
-    is_told = _is_told_of(context.module, _setting(context)) or _telling(context) is not None  # by device/hidden-cuda
-    if text and _in_environment(context) and not is_told:
+    if not text or not _in_environment(context) or _is_told_of(context.module, _setting(context)):
+        return
+    if _telling(context) is None:  # else device/hidden-cuda tells the helper
         yield context.note(f"`{name!s}`: {text}")
 
 
@@ -241,8 +242,7 @@ def _imports_asker(module: SemanticModel) -> bool:
     facts = module.facts
     if not facts.askers or facts.askers.isdisjoint(reached([str(module.path)], facts.index.imported_by)):
         return False
-    bound = (b for scope in module.scopes for bindings in scope.names.values() for b in bindings)
-    libraries = {(binding.qualified or "").partition(".")[0] for binding in bound}
+    libraries = set().union(*(scope.libraries() for scope in module.scopes))
     return not libraries.isdisjoint(facts.built_on_torch) or not any(map(knows_cuda_alone, libraries))
 
 
