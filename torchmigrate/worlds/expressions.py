@@ -228,7 +228,7 @@ class Expressions(External):
         return join(*known) if known else None
 
     def note_settled(self, name: str, path: str) -> None:
-        """Note a file that sets an option anew in any case: `args.cuda = args.cuda and torch.cuda.is_available()`.
+        """Note a file that sets an option anew in any case: `args.gpu = torch.device("cuda" if args.gpu else "cpu")`.
 
         What reads it in other functions gets that, and not what the user said.
         """

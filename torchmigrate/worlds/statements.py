@@ -486,7 +486,7 @@ class Statements(Expressions):
         for target in node.targets:
             self._turns_half_on(target, value, state, frame)
             self.assign(target, value, state, frame)
-        if (option := _settled(node)) and node in getattr(frame.info.node, "body", ()) and _is_flag(value):
+        if (option := _settled(node)) and node in getattr(frame.info.node, "body", ()) and _is_decided(value):
             self.note_settled(option, frame.file.path)
         return state
 
@@ -987,6 +987,11 @@ def _refuses(statement: ast.stmt) -> bool:
 
 def _is_flag(value: Value) -> bool:
     return bool(value) and all(isinstance(atom, values.Const) and atom.type is bool for atom in value)
+
+
+def _is_decided(value: Value) -> bool:
+    """Return whether a value is a flag, or nothing but devices."""
+    return _is_flag(value) or (bool(value) and all(isinstance(atom, values.Device) for atom in value))
 
 
 @remembered
