@@ -230,7 +230,12 @@ class ImportIndex:
 
     def is_taken(self, path: str, name: str) -> bool:
         """Return whether another file may use `name` from the module `path`."""
-        return any(self._takes(use.importer, path, name) for use in self.importers.get(path, ()))
+        return any(self.takers(path, name))
+
+    def takers(self, path: str, name: str) -> Iterator[str]:
+        """Yield the files that may use `name` from the module `path`; none uses a name that is empty."""
+        uses = self.importers.get(path, ()) if name else ()
+        return (use.importer for use in uses if self._takes(use.importer, path, name))
 
     def _takes(self, importer: str, path: str, name: str) -> bool:
         """Return whether one importer of the module `path` may use `name` of it."""

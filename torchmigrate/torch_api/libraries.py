@@ -26,6 +26,8 @@ NAMESPACES = frozenset(_DATA["namespaces"])
 OPERATORS = frozenset(_DATA["operators"])
 # libraries that hand what a program has made, such as its options, to programs on other machines
 LAUNCHERS = frozenset(_DATA["launchers"])
+# what makes an object of a table or of keywords, whose items are its attributes
+RECORDS = frozenset(_DATA["records"])
 # libraries of environments, whose `step` and `reset` give what may be float64
 ENVIRONMENTS = frozenset(_DATA["environments"])
 # by the name that is imported: what pip calls the library, in lower case with `_`; "" where there is no package

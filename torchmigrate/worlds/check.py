@@ -208,11 +208,12 @@ class Check:
         return [target for target in importers if target in leading]
 
     def _add_bases(self, paths: dict[str, None]) -> None:
-        """Add the files of base classes, whose methods may hand on what attributes of their objects hold."""
+        """Add the files of base classes, whose methods may hand on what attributes hold, and of what takes a table."""
         todo = list(paths)
         while todo:
             file = self._old.file(path := todo.pop())
             bases = {last_name(base) for node in file.by_node for base in getattr(node, "bases", ())} if file else set()
+            bases |= file.given_tables if file else set()
             for target in self.facts.index.imported_by(path) if bases else ():
                 if target not in paths and self._defines(target, bases):
                     paths[target] = None

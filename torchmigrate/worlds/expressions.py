@@ -282,7 +282,7 @@ class Expressions(External):
         seen = {info}
         for kind in found:
             for base in kind.node.bases:
-                for atom in self._base(base, kind):
+                for atom in self.base_of(base, kind):
                     if isinstance(atom, Type) and atom.info not in seen:
                         seen.add(atom.info)
                         found.append(atom.info)
@@ -294,11 +294,12 @@ class Expressions(External):
         for kind in self.ancestors(info):
             if made_up & kind.methods.keys() or kind.node.keywords or kind.node.decorator_list:
                 return False
-            if any(not all(isinstance(a, Type) for a in self._base(b, kind)) for b in kind.node.bases):
+            if any(not all(isinstance(a, Type) for a in self.base_of(b, kind)) for b in kind.node.bases):
                 return False
         return True
 
-    def _base(self, node: ast.expr, info: ClassInfo) -> Value:
+    def base_of(self, node: ast.expr, info: ClassInfo) -> Value:
+        """Return what the name of a base class stands for."""
         chain = attribute_chain(node)
         if chain is None:
             return UNKNOWN
@@ -636,10 +637,6 @@ class Expressions(External):
         if name := item_chain(owner, one(key)):
             state.put(name, value)
 
-    def _told(self, call: Call) -> dict[str, Value]:
-        """Return the items that a call of `update` gives."""
-        return self._options(join(*call.args)) | dict(call.named)
-
     def rebind(self, chain: str, value: Value, state: State, frame: Frame) -> None:
         """Give a variable that was changed in place its new value."""
         self.assign(_target(chain), value, state, frame)
@@ -783,7 +780,7 @@ class Expressions(External):
             if keyword.arg:
                 named[keyword.arg] = value
             else:
-                named |= self._options(value)
+                named |= values.items_given((value,), {})
         call = Call(node, args, named, state, frame)
         if owner is None or not isinstance(func, ast.Attribute):
             return self.apply(inherited or self.evaluate(func, state, frame), call)
@@ -811,15 +808,6 @@ class Expressions(External):
                 found += [self._unpacked(value, at, count) for at in range(count)]
             else:
                 found.append(self.element(value))
-        return found
-
-    def _options(self, value: Value) -> dict[str, Value]:
-        """Return the arguments that `**value` gives; each depends on what the table depends on."""
-        found: dict[str, Value] = {}
-        for table, edits in value.atoms.items():
-            for key, item in table.items if isinstance(table, Table) else ():
-                word = str(key.value)
-                found[word] = join(found.get(word, NOTHING), item.of(edits))
         return found
 
     def apply(self, callee: Value, call: Call) -> Value:
@@ -875,7 +863,7 @@ class Expressions(External):
                 return self.apply(one(Routine(start, call.args[0])), told) if start else UNKNOWN
             case Unknown():
                 if name == "update":
-                    for key, value in self._told(call).items():
+                    for key, value in values.items_given(call.args, call.named).items():
                         self._put(func.value, Const(key, str), value.of(call.state.path), call.state)
                 if name not in MOVING:
                     self.hands(call)
@@ -900,7 +888,7 @@ class Expressions(External):
             if func.attr == "items":
                 return one(Items(tuple(one(Items((one(k), v))) for k, v in atom.items)))
             if func.attr == "update" and chain is not None:
-                told = {Const(k, str): v.of(state.path) for k, v in self._told(call).items()}
+                told = {Const(k, str): v.of(state.path) for k, v in values.items_given(call.args, call.named).items()}
                 table = Table(tuple((dict(atom.items) | told).items()))
                 old = self.evaluate(func.value, state, call.frame)
                 rest = Value({a: e for a, e in old.atoms.items() if a != atom})

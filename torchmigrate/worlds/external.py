@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from torchmigrate.syntax.resolver import SKIP_MARKS, last_name
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments, takes
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, RECORDS, arguments, takes
 from torchmigrate.torch_api.names import DEVICE_ARGUMENT, STARTS_GROUP
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import (
@@ -141,8 +141,8 @@ class External(ABC):
             return join(default, one(Unknown("user"))) if self.setting.gives_values() else default
         if name == "torch.distributed.get_backend":
             return self.read(("backend",)) or UNKNOWN
-        if name in ("types.SimpleNamespace", "argparse.Namespace") and call.named:
-            return one(Table(tuple((Const(word, str), value) for word, value in call.named.items())))
+        if name in RECORDS and (items := values.items_given(call.args, call.named)):
+            return one(Table(tuple((Const(word, str), value) for word, value in items.items())))
         if name == "torch.set_default_tensor_type":
             self._becomes_default(call)
         if name == "torch.Tensor" and call.node in legacy_calls(call.frame.file.tree):

@@ -15,7 +15,7 @@ from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.source import encoding, notebook
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax import resolver
-from torchmigrate.syntax.scope import FUNCTIONS, children, tree_of
+from torchmigrate.syntax.scope import FUNCTIONS, children, tree_of, walk
 
 Edits = frozenset[int]  # numbers of edits
 NONE: Edits = frozenset()
@@ -126,6 +126,14 @@ class File:
         self._collect(self.tree, None, None, "")
         self._written: dict[ast.AST, Edits] = {}
         self._locate()
+
+    @cached_property
+    def given_tables(self) -> set[str]:
+        """Return the names of what is called with a table that is written there: `Options({"lr": 0.1})`."""
+        if b"({" not in self.text:
+            return set()
+        calls = (node for node in walk(self.tree) if isinstance(node, ast.Call) and node.args)
+        return {resolver.last_name(call.func) for call in calls if isinstance(call.args[0], ast.Dict)}
 
     def _collect(self, node: ast.AST, owner: ClassInfo | None, outer: FunctionInfo | None, prefix: str) -> None:
         for child in children(node):

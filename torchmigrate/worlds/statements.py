@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torchmigrate.syntax.resolver import SKIP_MARKS, blocks_of, last_name
 from torchmigrate.syntax.scope import children, walk
+from torchmigrate.torch_api.libraries import RECORDS
 from torchmigrate.torch_api.names import turns_half_on
 from torchmigrate.worlds import values
 from torchmigrate.worlds.expressions import HELPER, Expressions, chains_in, item_chain
@@ -345,6 +346,10 @@ class Statements(Expressions):
         if (start := self.method_of(info, "__init__")) is not None:
             self.call_function(start, made, args, named, state)
             return made
+        if self._is_record(info):
+            for word, value in values.items_given(args, named).items():
+                self.write(("attribute", info.key, word), value)
+            return made
         fields = [
             n.target.id for n in info.node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
         ]
@@ -357,6 +362,11 @@ class Statements(Expressions):
         for name, value in given.items():
             self.write(("attribute", info.key, name), value)
         return made
+
+    def _is_record(self, info: ClassInfo) -> bool:
+        """Return whether the objects of a class are tables, whose items are taken for attributes."""
+        bases = (atom for kind in self.ancestors(info) for base in kind.node.bases for atom in self.base_of(base, kind))
+        return any(isinstance(atom, Named) and (atom.name == "builtins.dict" or atom.name in RECORDS) for atom in bases)
 
     def _fill(self, after: FunctionInfo, fields: Mapping[str, Value], made: Value, state: State) -> None:
         """Give an object of a dataclass its fields, and then what its `__post_init__` makes of them."""

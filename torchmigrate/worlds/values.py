@@ -454,3 +454,16 @@ def truth(atom: Atom) -> bool | None:
         case Named(name) if "." in name and name.partition(".")[0] not in ("torch", "builtins", "accel"):
             return None  # a library may give a constant, as `TORCH_2_4`
     return True
+
+
+def items_given(args: Iterable[Value], named: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the items that `**table` gives, or that a call makes of tables and keywords, as `dict` does.
+
+    Each depends on what its table depends on.
+    """
+    found: dict[str, Value] = {}
+    for table, edits in join(*args).atoms.items():
+        for key, item in table.items if isinstance(table, Table) else ():
+            word = str(key.value)
+            found[word] = join(found.get(word, NOTHING), item.of(edits))
+    return found | dict(named)

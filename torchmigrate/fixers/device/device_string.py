@@ -55,7 +55,9 @@ def device_idiom(context: RuleContext) -> Iterator[Finding]:
     if arms is None:
         asked = _asks_of(node.test)
         flag = last_name(asked.left if isinstance(asked, ast.Compare) else asked)
-        if flag.lower() in _FLAGS and not any(_is_settled(context.module, side) for side in (node.body, node.orelse)):
+        if flag.lower() in _FLAGS and (own := _where_saved(context.module, node)) is not None:
+            yield context.replace(own, "accel.map_location()")
+        elif flag.lower() in _FLAGS and not any(_is_settled(context.module, side) for side in (node.body, node.orelse)):
             yield context.left("a choice by a flag of the project's, neither side of which names a device of CUDA's")
         return
     cuda, other = arms
@@ -221,6 +223,14 @@ def _map_location(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
     safety = Safety.SAFE if loads else Safety.UNSAFE
     why = "" if loads else f"{context.rule.message}; this may be used for something else than `map_location`"
     yield context.replace(node, "accel.map_location()", safety, why)
+
+
+def _where_saved(module: SemanticModel, node: ast.IfExp) -> ast.expr | None:
+    """Return the None of `None if args.cuda else "cpu"`, by which files are loaded and nothing else is done."""
+    for own, other in ((node.body, node.orelse), (node.orelse, node.body)):
+        if isinstance(own, ast.Constant) and own.value is None and _keeps_on_cpu(module, other):
+            return own if _only_loads_by(module, node) else None
+    return None
 
 
 def _only_loads_by(module: SemanticModel, node: ast.AST) -> bool:

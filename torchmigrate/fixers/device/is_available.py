@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.dominance import lacks_cuda_alone
+from torchmigrate.semantic.dominance import decided_by, lacks_cuda_alone
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leaves_block
@@ -199,11 +199,54 @@ def _told(context: RuleContext) -> bool:
                 node = up
             case ast.BinOp(ast.Constant(str())):
                 node = up
-            case ast.Dict() | ast.Expr():
+            case ast.Dict():
+                return not _is_asked_for(context.module, up, node)
+            case ast.Expr():
                 return True
             case _:
                 return _is_told_as_cudas(up)
     return False
+
+
+def _is_asked_for(module: SemanticModel, table: ast.Dict, item: ast.AST) -> bool:
+    """Return whether an item of a table decides something, in this file or in one that takes the table from it."""
+    keys = (key for key, value in zip(table.keys, table.values, strict=True) if value is item)
+    match next(keys, None):
+        case ast.Constant(str(key)):
+            if any(decided_by(module, read) is not None for read in _items(module).get(key, ())):
+                return True
+            spelled = tuple(text.encode() for text in (f".{key}", f'["{key}"]', f"['{key}']"))
+            takers = module.facts.index.takers(str(module.path), _kept_as(module, table))
+            texts = (module.facts.index.read_or_nothing(path) for path in takers)
+            return any(words in text for text in texts for words in spelled)
+    return False
+
+
+@query
+def _items(module: SemanticModel) -> Mapping[str, list[ast.expr]]:
+    """Return the reads of attributes and items by name: `args.cuda`, `args["cuda"]`, `args.get("cuda")`."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in module.nodes:
+        match node:
+            case ast.Attribute(_, name, ast.Load()) if not module.resolve(node):
+                found.setdefault(name, []).append(node)
+            case ast.Subscript(_, ast.Constant(str(name)), ast.Load()):
+                found.setdefault(name, []).append(node)
+            case ast.Call(ast.Attribute(_, "get"), [ast.Constant(str(name)), *_]):
+                found.setdefault(name, []).append(node)
+    return found
+
+
+def _kept_as(module: SemanticModel, table: ast.Dict) -> str:
+    """Return the name under which a file keeps a table, also one that is handed to a class, or ""."""
+    for up in module.ancestors(table):
+        match up:
+            case ast.Assign([ast.Name(name)]) | ast.AnnAssign(ast.Name(name)):
+                return name if module.function(up) is None else ""
+            case ast.Call() | ast.keyword():
+                continue
+        break
+    return ""
 
 
 def _is_told_as_cudas(statement: ast.AST | None) -> bool:

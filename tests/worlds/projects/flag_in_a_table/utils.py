@@ -1,0 +1,3 @@
+class dotdict(dict):
+    def __getattr__(self, name):
+        return self[name]
