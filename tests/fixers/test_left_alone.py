@@ -174,3 +174,39 @@ def run_if(min_gpus=0):
     files = {"tests/__init__.py": "", "tests/helpers/run_if.py": text, "net.py": "import torch\ntorch.ones(2).cuda()\n"}
     result = planned(write_tree(tmp_path, files))["tests/helpers/run_if.py"]
     assert isinstance(result, Changed) is ("skipif" not in made)
+
+
+REFINE = """import torch
+def refine(net, x):
+    with torch.autocast("cuda", dtype=torch.float16):
+        return net(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("known", "stays"), [("def best(there):\n    return 'mps' if there else 'cpu'\n", True), ("", False)]
+)
+def test_a_portable_library_leaves_devices_to_its_callers(known: str, stays: bool, tmp_path: Path) -> None:
+    """Found in kornia: a Mac's users got half precision that was for CUDA alone."""
+    files = {"pack/__init__.py": "", "pack/refine.py": REFINE, "pack/other.py": known}
+    result = planned(write_tree(tmp_path, files))["pack/refine.py"]
+    assert isinstance(result, Changed) is not stays
+
+
+SCRIPTABLE = """import torch
+CAST = torch.amp.custom_fwd(cast_inputs=torch.float32, device_type="cuda")
+def device():
+    for name in ("mps", "xpu"):
+        if getattr(torch, name).is_available():
+            return name
+    return "cpu"
+def match(net, x):
+    with torch.autocast("cuda"):
+        return net(x.to(device()))
+"""
+
+
+def test_a_decorator_for_cuda_s_casts_ends_no_program(tmp_path: Path) -> None:
+    result = planned(write_tree(tmp_path, {"match.py": SCRIPTABLE}), "check")["match.py"]
+    left = [f.message for f in result.findings if f.rule == "amp/autocast-device"]  # type: ignore[union-attr]
+    assert any("mixed precision" in message for message in left)

@@ -352,6 +352,31 @@ def test_without_a_compiler_the_same_is_rewritten(tmp_path: Path) -> None:
     assert "cuda" not in after["models.py"] + after["export.py"]
 
 
+WRITTEN_FOR_IT = {
+    "pack/__init__.py": "",
+    "pack/check.py": """import torch
+def check(x, what):
+    if not torch.jit.is_scripting() and x is None:
+        raise TypeError(what)
+""",
+    "pack/solve.py": """import torch
+from pack.check import check
+def values(x):
+    check(x, "a tensor")
+    return x.cuda()
+def plain(x):
+    return x.cuda()
+""",
+}
+
+
+def test_what_is_written_to_be_compiled_by_users_stays(tmp_path: Path) -> None:
+    """Found in kornia: users could not script its functions any more."""
+    after = texts_after(write_tree(tmp_path, WRITTEN_FOR_IT))["pack/solve.py"]
+    assert after.count("x.cuda()") == 1
+    assert "def plain(x):\n    return x.to(accel.device())" in after
+
+
 BY_OWN_DECORATOR = """import torch
 def export_if_built():
     def decorator(function):

@@ -270,8 +270,8 @@ class _Compiled(NamedTuple):
 def scripted(index: ImportIndex, hierarchy: ClassHierarchy) -> Mapping[str, frozenset[str]]:
     """Return the compiled functions of each file: `f`, `Model.forward`.
 
-    They are decorated, or handed to torch.jit.script, or called by those. Of an object, `forward` is compiled, with the
-    methods that it calls and the modules that its class makes.
+    They are decorated, or handed to torch.jit.script, or called by those, or written to be compiled by users. Of an
+    object, `forward` is compiled, with the methods that it calls and the modules that its class makes.
     """
     found: dict[str, set[str]] = {}
     todo = [
@@ -280,6 +280,7 @@ def scripted(index: ImportIndex, hierarchy: ClassHierarchy) -> Mapping[str, froz
         if (scopes := hierarchy.scopes(path)) is not None
         for each in _named(hierarchy, path, scopes)
     ]
+    todo += _written_for_it(index, hierarchy)
     for each in todo:  # grows
         definition, owner = each
         node = definition.node
@@ -292,6 +293,37 @@ def scripted(index: ImportIndex, hierarchy: ClassHierarchy) -> Mapping[str, froz
             onward = _of_object(hierarchy, definition)
         todo += [new for new in onward if new not in todo]
     return {path: frozenset(names) for path, names in found.items()}
+
+
+def _written_for_it(index: ImportIndex, hierarchy: ClassHierarchy) -> Iterator[_Compiled]:
+    """Yield the functions that ask whether they are being compiled, and those that call one that asks, tests aside."""
+    files = [path for path in sorted(index.holding(SCRIPTING)) if b"is_scripting" in index.read_or_nothing(path)]
+    asking: dict[ast.AST, Definition] = {}
+    for path in files:
+        for each, calls in _functions(hierarchy, path):
+            if any(_means(hierarchy, each.found.place, call.func, {"torch.jit.is_scripting"}) for call in calls):
+                asking[each.found.node] = each.found
+                yield each
+    names = {getattr(node, "name", "") for node in asking}
+    users = {use.importer for path in files for use in index.importers.get(path, ())}
+    for path in sorted(users.union(files)):
+        for each, calls in _functions(hierarchy, path):
+            chains = (chain for call in calls if (chain := chain_of(call.func)) and last_name(call.func) in names)
+            meant = (m for chain in chains for m in hierarchy.meanings(each.found.place, chain))
+            is_test = getattr(each.found.node, "name", "").startswith("test")
+            if not is_test and any(isinstance(m, Definition) and m.node in asking for m in meant):
+                yield each
+
+
+def _functions(hierarchy: ClassHierarchy, path: str) -> Iterator[tuple[_Compiled, list[ast.Call]]]:
+    """Yield the functions of a file, each with its calls."""
+    if (scopes := hierarchy.scopes(path)) is not None:
+        for node in (statement for statement in scopes.statements if isinstance(statement, FUNCTIONS)):
+            found = Definition(node, Place(path, scopes.scope_of[node]))
+            yield (
+                _Compiled(found, _class_around(scopes, node)),
+                [n for n in ast.walk(node) if isinstance(n, ast.Call)],
+            )
 
 
 def name_in_class(function: Function, owner: ast.AST | None) -> str:

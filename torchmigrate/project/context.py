@@ -18,7 +18,7 @@ from torchmigrate.project import discovery, helper_file, packaging, process_fact
 from torchmigrate.project.called_operators import CompiledOperators, DoubleMakers, scripted
 from torchmigrate.project.class_hierarchy import ClassHierarchy
 from torchmigrate.project.helper_file import NAMES, PACKAGED, ProjectHelper
-from torchmigrate.project.import_graph import Components, Import, ImportIndex
+from torchmigrate.project.import_graph import OTHERS, Components, Import, ImportIndex
 from torchmigrate.project.packaging import oldest_python, torch_floor
 from torchmigrate.project.process_facts import UnderDefault
 from torchmigrate.source import notebook
@@ -96,6 +96,11 @@ class ProjectContext:
     def old_precision(self) -> Mapping[str, tuple[str, ast.expr]]:
         """Return for each file the first old TF32 switch (path, node) in the same process; this reads all files."""
         return process_facts.old_precision_by_file(self.index)
+
+    @cached_property
+    def knows_others(self) -> bool:
+        """Return whether the project names accelerators beside CUDA in some file."""
+        return any(map(self.index.holding, OTHERS))
 
     @cached_property
     def starts_nccl(self) -> bool:

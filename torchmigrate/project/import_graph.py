@@ -18,6 +18,7 @@ from torchmigrate.project import discovery, packaging
 from torchmigrate.source.encoding import helper_hidden
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import children, tree_of, walk
+from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
 
 # words that `process_facts` and others look for in all files
@@ -37,6 +38,8 @@ GROUPING = (b"init_process_group",)  # without it, the processes of a program fo
 _INSTALLED = sys.stdlib_module_names | BUILT_ON_TORCH | {"numpy"}
 CUDA = b"cuda"
 PARALLEL = b"DataParallel"
+# an accelerator beside CUDA, by name
+OTHERS = tuple(f"{quote}{name}{quote}".encode() for name in types_of("helper") if name != "cuda" for quote in "'\"")
 WORDS = (
     SETTER,
     *TF32,
@@ -52,6 +55,7 @@ WORDS = (
     *GROUPING,
     CUDA,
     PARALLEL,
+    *OTHERS,
 )
 
 

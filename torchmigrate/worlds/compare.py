@@ -64,7 +64,7 @@ class Original:
     `cuda` is what it does on CUDA. Of its own choice among accelerators `arms` are the positions for CUDA beside one
     for another, and `ends` those that either reaches. `programs` are the largest sets of files that run in one process,
     `rewritten` the spans of the edits, by path, and `begun` where each edit begins. It `knows_others` if it speaks of
-    accelerators beside CUDA, and `has_choice` if its user gives options.
+    accelerators beside CUDA, and `is_shared` if other files of the project do; `has_choice` if its user gives options.
     """
 
     cuda: Observations
@@ -74,6 +74,7 @@ class Original:
     rewritten: Mapping[str, Sequence[Span]]
     begun: Mapping[int, Place]
     knows_others: bool
+    is_shared: bool
     has_choice: bool
 
     def now(self, place: Place) -> Place:
@@ -247,16 +248,22 @@ def _halved(world: World, old: Observations, new: Observations, original: Origin
 
 
 def _cast(world: World, old: Observations, new: Observations, original: Original, dying: Dying) -> Iterator[Fault]:
-    """Yield mixed precision that would be on in programs which use the world's accelerator already, without it."""
-    own = _moved(world, old)
-    for place, value in new.of(CAST) if own else ():
+    """Yield mixed precision that would be on where the world's accelerator is in use already, without it.
+
+    The program uses it itself, or leaves devices to its callers in a project that knows accelerators beside CUDA.
+    """
+    own, moved = _moved(world, old), _moved(world, new)
+    for place, value in new.of(CAST):
         before = old.get(CAST, place)
         if before is None or world.kind in _types(before) or world.kind not in _types(value):
             continue
         is_dying = dying.holds((CAST, place), new) or original.all_end(place[0], dying.files)
+        words = f"the project uses {world.title} itself, without mixed precision, which this would turn on there"
         knows_it = any(original.together(place[0], path) for path in own)
+        if original.is_shared and not any(original.together(place[0], path) for path in moved):
+            knows_it = True
+            words = f"callers choose the device, and this would turn on mixed precision on {world.title}"
         if knows_it and not is_dying and (edits := new.edits(CAST, place)):
-            words = f"the project uses {world.title} itself, without mixed precision, which this would turn on there"
             yield Fault(edits, world, place, words)
 
 
@@ -673,6 +680,7 @@ def known_of_original(
     programs: Sequence[frozenset[str]],
     edits: Mapping[int, tuple[str, Edit]],
     knows_others: bool,
+    is_shared: bool,
     has_choice: bool,
 ) -> Original:
     """Return what is known of the original; `seen` is what it does, by world."""
@@ -690,7 +698,9 @@ def known_of_original(
     pairs = (pair for pair in pairwise(sorted(there | here)) if pair[0][0] == pair[1][0])
     arms = {place for pair in pairs for place in pair if place in there - here and (here - there).intersection(pair)}
     both = frozenset(there & here)
-    return Original(seen[WORLDS[0]], frozenset(arms), both, programs, rewritten, begun, knows_others, has_choice)
+    return Original(
+        seen[WORLDS[0]], frozenset(arms), both, programs, rewritten, begun, knows_others, is_shared, has_choice
+    )
 
 
 def _types(value: Value) -> set[str]:
