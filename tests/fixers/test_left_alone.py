@@ -189,6 +189,7 @@ def refine(net, x):
 def test_a_portable_library_leaves_devices_to_its_callers(known: str, stays: bool, tmp_path: Path) -> None:
     """Found in kornia: a Mac's users got half precision that was for CUDA alone."""
     files = {"pack/__init__.py": "", "pack/refine.py": REFINE, "pack/other.py": known}
+    files["run.py"] = "from pack.refine import refine\nprint(refine)\n"
     result = planned(write_tree(tmp_path, files))["pack/refine.py"]
     assert isinstance(result, Changed) is not stays
 

@@ -280,7 +280,6 @@ def scripted(index: ImportIndex, hierarchy: ClassHierarchy) -> Mapping[str, froz
         if (scopes := hierarchy.scopes(path)) is not None
         for each in _named(hierarchy, path, scopes)
     ]
-    todo += _written_for_it(index, hierarchy)
     for each in todo:  # grows
         definition, owner = each
         node = definition.node
@@ -292,38 +291,38 @@ def scripted(index: ImportIndex, hierarchy: ClassHierarchy) -> Mapping[str, froz
         else:
             onward = _of_object(hierarchy, definition)
         todo += [new for new in onward if new not in todo]
+    for path, name in _written_for_it(index, hierarchy):  # what one calls may be for other runs
+        found.setdefault(path, set()).add(name)
     return {path: frozenset(names) for path, names in found.items()}
 
 
-def _written_for_it(index: ImportIndex, hierarchy: ClassHierarchy) -> Iterator[_Compiled]:
-    """Yield the functions that ask whether they are being compiled, and those that call one that asks, tests aside."""
+def _written_for_it(index: ImportIndex, hierarchy: ClassHierarchy) -> Iterator[tuple[str, str]]:
+    """Yield by file the functions that ask whether they are being compiled, and those that call one, tests aside."""
     files = [path for path in sorted(index.holding(SCRIPTING)) if b"is_scripting" in index.read_or_nothing(path)]
-    asking: dict[ast.AST, Definition] = {}
+    asking: dict[ast.AST, str] = {}
     for path in files:
-        for each, calls in _functions(hierarchy, path):
-            if any(_means(hierarchy, each.found.place, call.func, {"torch.jit.is_scripting"}) for call in calls):
-                asking[each.found.node] = each.found
-                yield each
-    names = {getattr(node, "name", "") for node in asking}
+        for name, found, calls in _functions(hierarchy, path):
+            if any(_means(hierarchy, found.place, call.func, {"torch.jit.is_scripting"}) for call in calls):
+                asking[found.node] = found.node.name
+                yield path, name
     users = {use.importer for path in files for use in index.importers.get(path, ())}
     for path in sorted(users.union(files)):
-        for each, calls in _functions(hierarchy, path):
-            chains = (chain for call in calls if (chain := chain_of(call.func)) and last_name(call.func) in names)
-            meant = (m for chain in chains for m in hierarchy.meanings(each.found.place, chain))
-            is_test = getattr(each.found.node, "name", "").startswith("test")
-            if not is_test and any(isinstance(m, Definition) and m.node in asking for m in meant):
-                yield each
+        for name, found, calls in _functions(hierarchy, path):
+            is_dynamic = any(isinstance(a, ast.Starred) for call in calls for a in call.args)  # TorchScript has none
+            chains = {chain_of(call.func) for call in calls if last_name(call.func) in asking.values()} - {None}
+            meant = (m for chain in chains if chain for m in hierarchy.meanings(found.place, chain))
+            is_asker = any(isinstance(m, Definition) and m.node in asking for m in meant)
+            if is_asker and not is_dynamic and not found.node.name.startswith("test"):
+                yield path, name
 
 
-def _functions(hierarchy: ClassHierarchy, path: str) -> Iterator[tuple[_Compiled, list[ast.Call]]]:
-    """Yield the functions of a file, each with its calls."""
+def _functions(hierarchy: ClassHierarchy, path: str) -> Iterator[tuple[str, Definition, list[ast.Call]]]:
+    """Yield the functions of a file by name, each with its calls."""
     if (scopes := hierarchy.scopes(path)) is not None:
         for node in (statement for statement in scopes.statements if isinstance(statement, FUNCTIONS)):
-            found = Definition(node, Place(path, scopes.scope_of[node]))
-            yield (
-                _Compiled(found, _class_around(scopes, node)),
-                [n for n in ast.walk(node) if isinstance(n, ast.Call)],
-            )
+            name = name_in_class(node, _class_around(scopes, node))
+            calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+            yield name, Definition(node, Place(path, scopes.scope_of[node])), calls
 
 
 def name_in_class(function: Function, owner: ast.AST | None) -> str:

@@ -98,9 +98,10 @@ class ProjectContext:
         return process_facts.old_precision_by_file(self.index)
 
     @cached_property
-    def knows_others(self) -> bool:
-        """Return whether the project names accelerators beside CUDA in some file."""
-        return any(map(self.index.holding, OTHERS))
+    def portable_packages(self) -> frozenset[str]:
+        """Return the outermost packages that name accelerators beside CUDA in some file."""
+        naming = (path for word in OTHERS for path in self.index.holding(word))
+        return frozenset(map(self.index.top_of, naming)) - {""}
 
     @cached_property
     def starts_nccl(self) -> bool:

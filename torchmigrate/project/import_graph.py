@@ -360,10 +360,11 @@ class ImportIndex:
     @cached_property
     def uses_of_tops(self) -> list[tuple[str, str, str]]:
         """Return each import by name from an outermost package: the importer's own or "", that one, the importer."""
-        named = ((top, uses) for target, uses in self.importers.items() if (top := self._top_of(target)))
-        return [(self._top_of(u.importer), top, u.importer) for top, uses in named for u in uses if not u.relative]
+        named = ((top, uses) for target, uses in self.importers.items() if (top := self.top_of(target)))
+        return [(self.top_of(u.importer), top, u.importer) for top, uses in named for u in uses if not u.relative]
 
-    def _top_of(self, path: str) -> str:
+    def top_of(self, path: str) -> str:
+        """Return the outermost package that a file stands in, or ""."""
         return next((top for top in self.tops if system.is_inside(path, top)), "")
 
     def _is_within(self, root: str, dotted: tuple[str, ...]) -> bool:

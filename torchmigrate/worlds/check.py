@@ -267,13 +267,12 @@ class Check:
         found: list[Fault] = []
         worlds = _worlds(relevance)
         knows_others = relevance.speaks_of({*types_of("ladder"), "accelerator"})
+        shared = {path for path in group.paths if self.facts.index.top_of(path) in self.facts.portable_packages}
         runs: list[tuple[Setting, Observations]] = []  # of the rewritten version
         users = _users(relevance)
         for user in users:  # one is added below
             before = {world: self._seen(self._old, world, group, relevance, user, group.before) for world in worlds}
-            whole = known_of_original(
-                before, group.programs, owners, knows_others, self.facts.knows_others, user.gives_flags
-            )
+            whole = known_of_original(before, group.programs, owners, knows_others, user.gives_flags, shared)
             after = {world: self._seen(new, world, group, relevance, user, runs) for world in worlds}
             if user == users[0] and any(seen.has_new_defaults for seen in after.values()):
                 users.append(User(gives_values=False))  # but flags, which lead to what has a default

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -64,7 +64,7 @@ class Original:
     `cuda` is what it does on CUDA. Of its own choice among accelerators `arms` are the positions for CUDA beside one
     for another, and `ends` those that either reaches. `programs` are the largest sets of files that run in one process,
     `rewritten` the spans of the edits, by path, and `begun` where each edit begins. It `knows_others` if it speaks of
-    accelerators beside CUDA, and `is_shared` if other files of the project do; `has_choice` if its user gives options.
+    accelerators beside CUDA, and `has_choice` if its user gives options. `shared` are the files of portable packages.
     """
 
     cuda: Observations
@@ -74,8 +74,8 @@ class Original:
     rewritten: Mapping[str, Sequence[Span]]
     begun: Mapping[int, Place]
     knows_others: bool
-    is_shared: bool
     has_choice: bool
+    shared: Container[str] = ()
 
     def now(self, place: Place) -> Place:
         """Return where what stood at a place ends now: with the edit that rewrote it as a part of something larger."""
@@ -250,7 +250,7 @@ def _halved(world: World, old: Observations, new: Observations, original: Origin
 def _cast(world: World, old: Observations, new: Observations, original: Original, dying: Dying) -> Iterator[Fault]:
     """Yield mixed precision that would be on where the world's accelerator is in use already, without it.
 
-    The program uses it itself, or leaves devices to its callers in a project that knows accelerators beside CUDA.
+    The program uses it itself, or leaves devices to the callers of a package that knows accelerators beside CUDA.
     """
     own, moved = _moved(world, old), _moved(world, new)
     for place, value in new.of(CAST):
@@ -260,7 +260,7 @@ def _cast(world: World, old: Observations, new: Observations, original: Original
         is_dying = dying.holds((CAST, place), new) or original.all_end(place[0], dying.files)
         words = f"the project uses {world.title} itself, without mixed precision, which this would turn on there"
         knows_it = any(original.together(place[0], path) for path in own)
-        if original.is_shared and not any(original.together(place[0], path) for path in moved):
+        if place[0] in original.shared and not any(original.together(place[0], path) for path in moved):
             knows_it = True
             words = f"callers choose the device, and this would turn on mixed precision on {world.title}"
         if knows_it and not is_dying and (edits := new.edits(CAST, place)):
@@ -680,8 +680,8 @@ def known_of_original(
     programs: Sequence[frozenset[str]],
     edits: Mapping[int, tuple[str, Edit]],
     knows_others: bool,
-    is_shared: bool,
     has_choice: bool,
+    shared: Container[str],
 ) -> Original:
     """Return what is known of the original; `seen` is what it does, by world."""
     rewritten: dict[str, list[Span]] = {}
@@ -699,7 +699,7 @@ def known_of_original(
     arms = {place for pair in pairs for place in pair if place in there - here and (here - there).intersection(pair)}
     both = frozenset(there & here)
     return Original(
-        seen[WORLDS[0]], frozenset(arms), both, programs, rewritten, begun, knows_others, is_shared, has_choice
+        seen[WORLDS[0]], frozenset(arms), both, programs, rewritten, begun, knows_others, has_choice, shared
     )
 
 
