@@ -42,6 +42,34 @@ def index(root: Path) -> ImportIndex:
 
 # files; for each file that needs the helper: where it is put, how it is imported; what must run (folder, arguments)
 PLACES = {
+    "modules that are imported by a name that is computed, with dots among them or without": (
+        {
+            "main.py": "import importlib\nGame = importlib.import_module('games.' + input()).Game",
+            "games/base.py": "class Base: pass",
+            "games/chess.py": "from .base import Base\nclass Game(Base): pass",
+            "games/go.py": "import torch\nclass Game: pass",
+            "games/play.py": "import sys\nif __name__ == '__main__':\n    print(sys.argv)",
+            "other/base.py": "class Base: pass",
+            "other/chess.py": "from .base import Base\nclass Game(Base): pass",
+        },
+        {
+            "games/base.py": ("accel.py", "import accel"),
+            "games/chess.py": ("accel.py", "import accel"),
+            "games/go.py": ("games/accel.py", "import accel"),
+            "games/play.py": ("games/accel.py", "import accel"),
+            "other/chess.py": ("other/accel.py", "from . import accel"),
+        },
+        [],
+    ),
+    "modules that only define, beside no script": (
+        {
+            "main.py": "import importlib\nGame = importlib.import_module('games.' + input()).Game",
+            "games/go.py": "import torch\nclass Game: pass",
+            "plain/go.py": "import torch\nclass Game: pass",
+        },
+        {"games/go.py": ("accel.py", "import accel"), "plain/go.py": ("plain/accel.py", "import accel")},
+        [],
+    ),
     "a package with a stray __init__.py beside its setup.py, and in its examples": (
         {
             "third/nr/setup.py": "from setuptools import setup\nsetup(name='nr', packages=['nr'])",

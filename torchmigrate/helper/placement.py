@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from torchmigrate.base import system
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.project.import_graph import CUDA, SEARCH_PATHS, Import, ImportIndex, Use
+from torchmigrate.project.import_graph import COMPUTED_NAMES, CUDA, SEARCH_PATHS, Import, ImportIndex, Use
 from torchmigrate.project.packaging import (
     ASIDE,
     asks_for_release,
@@ -213,6 +213,10 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
             return _absolute(index, *top, helper)
         if named := _named_above(index, path):
             return _absolute(index, *named, helper)
+        is_module = any(i.level for i in own)  # a script cannot import with dots
+        is_code = is_module or bool(uses) or (_defines(index, path) and not _has_scripts(index, directory, helper))
+        if is_code and not in_package and _is_named_by_computing(index, directory):
+            return _absolute(index, os.path.dirname(directory), (os.path.basename(directory),), helper)
         if uses:
             return _relative(index, directory, own, helper)
         if above := _root_used(index, own, path, helper):
@@ -220,7 +224,17 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
         root = index.named_with_folder.get(directory, "")
         if root and _defines(index, path) and not _has_scripts(index, directory, helper):
             return _absolute(index, root, system.dotted(path.removesuffix(".py"), root), helper)
+        if is_module:
+            return _relative(index, directory, own, helper)
     return beside(path, helper)
+
+
+def _is_named_by_computing(index: ImportIndex, directory: str) -> bool:
+    """Return whether a file beside a folder may import from it by a name that is computed at run time."""
+    above, name = os.path.dirname(directory), os.path.basename(directory).encode()
+    beside_it = (path for path in index.imports if os.path.dirname(path) == above)
+    computing = (path for path in beside_it if any(index.holds(path, word) for word in COMPUTED_NAMES))
+    return not index.is_package(above) and any(name in index.read_or_nothing(path) for path in computing)
 
 
 def _inner_use(index: ImportIndex, uses: list[Use], root: str) -> Use | None:
