@@ -359,6 +359,7 @@ def check(x, what):
     if not torch.jit.is_scripting() and x is None:
         raise TypeError(what)
 """,
+    "run.py": "import torch\nfrom pack.check import check\ndef test(x):\n    check(x.cuda(), 'a tensor')\n",
     "pack/solve.py": """import torch
 from pack.check import check
 def values(x):
@@ -372,9 +373,10 @@ def plain(x):
 
 def test_what_is_written_to_be_compiled_by_users_stays(tmp_path: Path) -> None:
     """Found in kornia: users could not script its functions any more."""
-    after = texts_after(write_tree(tmp_path, WRITTEN_FOR_IT))["pack/solve.py"]
-    assert after.count("x.cuda()") == 1
-    assert "def plain(x):\n    return x.to(accel.device())" in after
+    after = texts_after(write_tree(tmp_path, WRITTEN_FOR_IT))
+    assert after["pack/solve.py"].count("x.cuda()") == 1
+    assert "def plain(x):\n    return x.to(accel.device())" in after["pack/solve.py"]
+    assert "check(x.to(accel.device()), 'a tensor')" in after["run.py"]
 
 
 BY_OWN_DECORATOR = """import torch

@@ -297,7 +297,7 @@ def scripted(index: ImportIndex, hierarchy: ClassHierarchy) -> Mapping[str, froz
 
 
 def _written_for_it(index: ImportIndex, hierarchy: ClassHierarchy) -> Iterator[tuple[str, str]]:
-    """Yield by file the functions that ask whether they are being compiled, and those that call one, tests aside."""
+    """Yield, by file, functions that ask whether they are being compiled, and those of the package that call one."""
     files = [path for path in sorted(index.holding(SCRIPTING)) if b"is_scripting" in index.read_or_nothing(path)]
     asking: dict[ast.AST, str] = {}
     for path in files:
@@ -305,14 +305,15 @@ def _written_for_it(index: ImportIndex, hierarchy: ClassHierarchy) -> Iterator[t
             if any(_means(hierarchy, found.place, call.func, {"torch.jit.is_scripting"}) for call in calls):
                 asking[found.node] = found.node.name
                 yield path, name
-    users = {use.importer for path in files for use in index.importers.get(path, ())}
-    for path in sorted(users.union(files)):
+    users = [(path, use.importer) for path in files for use in index.importers.get(path, ())]
+    beside = {user for path, user in users if index.top_of(user) == index.top_of(path)}
+    for path in sorted(beside.union(files)):
         for name, found, calls in _functions(hierarchy, path):
             is_dynamic = any(isinstance(a, ast.Starred) for call in calls for a in call.args)  # TorchScript has none
             chains = {chain_of(call.func) for call in calls if last_name(call.func) in asking.values()} - {None}
             meant = (m for chain in chains if chain for m in hierarchy.meanings(found.place, chain))
             is_asker = any(isinstance(m, Definition) and m.node in asking for m in meant)
-            if is_asker and not is_dynamic and not found.node.name.startswith("test"):
+            if is_asker and not is_dynamic:
                 yield path, name
 
 

@@ -35,6 +35,7 @@ from torchmigrate.worlds.observations import (
     PRECISION,
     REFUSAL,
     SURE,
+    TOLD,
     Doubts,
     Key,
     Observations,
@@ -143,6 +144,7 @@ def faults(
         yield from _lifted(world, old, new, original)
         yield from _lifted_alone(world, old, new, original)
     else:
+        yield from _told(world, old, new, used, dying)
         yield from _devices(world, old, new)
         yield from _cast_on_cpu(world, old, new, original)
         yield from _branches(world, old, new, original, dying)
@@ -440,6 +442,15 @@ def _handed(world: World, old: Observations, new: Observations, used: frozenset[
             name = new.told[HANDED, place]
             words = f"this device is handed to `{name}`, which is not seen to hand it to torch"
             yield Fault(value.edits, world, place, f"{words}, on {world.title}")
+
+
+def _told(world: World, old: Observations, new: Observations, used: frozenset[int], dying: Dying) -> Iterator[Fault]:
+    """Yield devices that are told, and that torch never gets, where the program lives on and would tell another."""
+    for place, value in new.of(TOLD):
+        before = old.get(TOLD, place)
+        is_other = before is not None and is_cuda(before) and _types(value) != _types(before)
+        if is_other and value.edits and value.edits.isdisjoint(used) and not dying.holds((TOLD, place), new):
+            yield Fault(value.edits, world, place, f"this device is only told, and would be another on {world.title}")
 
 
 def told_in_tests(

@@ -30,6 +30,7 @@ from torchmigrate.worlds.observations import (
     REFUSAL,
     SCALER,
     SURE,
+    TOLD,
     Observations,
     Place,
     device_of,
@@ -114,6 +115,9 @@ class External(ABC):
     def call_external(self, name: str, call: Call) -> Value:
         """Return the result of calling something by its qualified name. Raises Dead where it dies."""
         home, _, last = name.rpartition(".")
+        if self._is_quiet(name) and not self.ask(World.is_cuda):
+            told = join(*(value.only(a for a in value if isinstance(a, Device)) for value in call.args))
+            self._note(TOLD, call, told)
         if name.partition(".")[0] in BUILT_ON_TORCH and name not in _MAKING:
             self._note_used(call)
         if name in CASTS or name in SCALERS:

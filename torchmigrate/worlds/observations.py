@@ -23,6 +23,7 @@ REFUSAL = "refusal"  # raise, assert, sys.exit
 BOUND = "bound"  # what a function gets that runs on CUDA alone, where CUDA is there
 FOREIGN = "foreign"  # what another library is given
 HANDED = "handed"  # a device that is named as text or made, and handed to code of the project or to something unknown
+TOLD = "told"  # a device that is printed or logged
 ANSWER = "answer"  # what a function named for CUDA returns
 PRECISION = "precision"  # a flag named for half precision
 GIVEN = "given"  # a device that the user may name
