@@ -490,3 +490,19 @@ def test_what_a_notebook_loads_and_moves_comes_where_the_device_is(tmp_path: Pat
     found = after(tmp_path, "import torch", moved, "kept = torch.load('b.pt')['model']")
     assert "net = torch.load('a.pt', map_location=accel.map_location())['model']" in found[1]
     assert found[2] == "kept = torch.load('b.pt')['model']"
+
+
+def test_a_state_that_a_notebook_loads_at_once_is_loaded_anywhere(tmp_path: Path) -> None:
+    """Found in LoFTR: only the module itself learns of what is loaded there."""
+    loads = "net.load_state_dict(torch.load('a.pt')['state'])\nnet.restore(torch.load('a.pt')['state'])"
+    found = after(tmp_path, "import torch\nfrom net import net", f"{loads}\nx = torch.ones(2).cuda()")[1]
+    assert "net.load_state_dict(torch.load('a.pt', map_location=accel.map_location())['state'])" in found
+    assert "net.restore(torch.load('a.pt')['state'])" in found
+
+
+@pytest.mark.parametrize(("ends", "stays"), [("import os\nos._exit(0)", True), ("print('os._exit(0)')", False)])
+def test_what_stands_below_the_end_of_a_kernel_stays(tmp_path: Path, ends: str, stays: bool) -> None:
+    """Found in ParallelWaveGAN: the helper, a class in the first cell, was gone in the last."""
+    found = after(tmp_path, "import torch\nx = torch.ones(2).cuda()", ends, "import torch\ny = torch.ones(2).cuda()")
+    assert "x = torch.ones(2, device=accel.device())" in found[0]
+    assert ("y = torch.ones(2).cuda()" in found[2]) is stays

@@ -86,6 +86,7 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     yield from _of_old_torch(module)
     yield from _of_one_library(module)
     yield from _of_one_build(module)
+    yield from _of_another_kernel(module)
     yield from _of_one_rank(module, findings)
     yield from _of_one_sum(module, findings)
     yield from _of_one_call(module, findings)
@@ -96,6 +97,7 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
 
 _ONE_LIBRARY = "it imports {}, which runs on NVIDIA's devices alone"
 _ONE_BUILD = "the file compiles kernels, and asks which of CUDA's devices they are for"
+_NEW_KERNEL = "a statement above ends the notebook's kernel, and the helper with it"
 _ONE_TEST = "it needs {}, which knows no accelerator but CUDA"
 _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
 _ONE_METHOD = "line {} stays bound to CUDA, in the same `cuda()`"
@@ -154,6 +156,19 @@ def _engines_called(module: SemanticModel) -> Iterator[str]:
     """Yield what a file calls that makes programs for NVIDIA's devices: `cupy.cuda.compile_with_cache(...)`."""
     calls = (node.func for node in module.nodes if isinstance(node, ast.Call))
     yield from (engine for func in calls if (engine := row_of(module.resolve(func) or "", ENGINES)))
+
+
+def _of_another_kernel(module: SemanticModel) -> Iterator[tuple[Span, str]]:
+    """Yield what stands below a statement that ends a notebook's kernel, as a restart does on Colab."""
+    for node in module.tree.body if module.path.suffix == ".ipynb" else ():
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            name = module.resolve(node.value.func) or chain_of(node.value.func) or ""
+            if name in _ENDING_KERNEL or last_name(node.value.func) == "do_shutdown":
+                yield (module.span(node)[1], len(module.source.utf8)), _NEW_KERNEL
+                return
+
+
+_ENDING_KERNEL = ("os._exit", "os.kill", "exit", "quit")
 
 
 def _of_one_build(module: SemanticModel) -> Iterator[tuple[Span, str]]:

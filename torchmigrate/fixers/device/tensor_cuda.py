@@ -209,20 +209,33 @@ def _loads_with(module: SemanticModel, name: str, scope: Scope) -> list[ast.Call
 
 def _on_the_cpu(context: RuleContext, call: ast.Call) -> str:
     """Return "cpu" for what a module alone gets, which copies it to its parameters, or NumPy does; else ""."""
-    module, below, up = context.module, call, context.module.parent(call)
-    while isinstance(up, ast.Subscript) and up.value is below:
-        below, up = up, module.parent(up)  # type: ignore[assignment]
-    is_plain = False
-    match up:
+    module, is_plain = context.module, False
+    part, user = _part_used(module, call)
+    match user:
         case ast.Attribute(_, "numpy" | "tolist" | "cpu"):
-            is_plain = isinstance(module.parent(up), ast.Call)
-        case ast.Call(ast.Attribute(receiver, "load_state_dict"), [first, *more], keywords) if first is below:
+            is_plain = isinstance(module.parent(user), ast.Call)
+        case ast.Call(ast.Attribute(receiver, "load_state_dict"), [first, *more], keywords) if first is part:
             is_plain = len(more) + len(keywords) < 2 and all(k.arg == "strict" for k in keywords)
             is_plain = is_plain and is_module(module, receiver, context.scope)
     if not is_plain or in_fstring(module, call):
         return ""
     text = module.text(call)
     return "'cpu'" if "'" in text and '"' not in text else '"cpu"'
+
+
+def _part_used(module: SemanticModel, call: ast.Call) -> tuple[ast.AST, ast.AST | None]:
+    """Return the part of what is loaded that is used, `torch.load(path)["model"]`, and the node that uses it."""
+    part: ast.AST = call
+    user = module.parent(call)
+    while isinstance(user, ast.Subscript) and user.value is part:
+        part, user = user, module.parent(user)
+    return part, user
+
+
+def _is_state(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether what is loaded goes into `load_state_dict` at once, which moves or copies it."""
+    part, user = _part_used(module, call)
+    return isinstance(user, ast.Call) and part in user.args and last_name(user.func) == "load_state_dict"
 
 
 @query
@@ -239,7 +252,9 @@ def _missing(context: RuleContext, call: ast.Call, text: str) -> Finding:
         return context.note()
     after = island.span(island.root.args[0].value)[1]  # type: ignore[attr-defined]
     edits = [Edit(after, after, spell(f", map_location={text}", spelled(context.module)))]
-    if text == _KEPT and context.module.path.suffix == ".ipynb" and not _is_moved_later(context.module, call):
+    module = context.module
+    is_followed = _is_moved_later(module, call) or _is_state(module, call)
+    if text == _KEPT and module.path.suffix == ".ipynb" and not is_followed:
         # cells run in any order, and another one may count on where the tensor was
         return context.fix(edits, Safety.UNSAFE, f"{context.rule.message}; what other cells do with it is not known")
     return context.fix(edits)
