@@ -394,6 +394,23 @@ def _falling_back(context: RuleContext, name: str, call: ast.Call, lacks: str) -
     return context.fix(edits, where_cuda_is_named(context.module), f"{lacks}: {_FALLS_BACK}")
 
 
+def mps_border(context: RuleContext) -> Iterator[Finding]:
+    """Yield a finding for `grid_sample` with a padding that MPS has not in every release that the project allows."""
+    call, name, since = context.call, context.qualified or "", next(iter(context.rule.since.values()))
+    if call is None or context.module.facts.torch_at_least(f">={since}") or _falls_back_already(context.module, call):
+        return
+    given = next(
+        (k.value for k in call.keywords if k.arg == "padding_mode"), call.args[3] if len(call.args) > 3 else None
+    )
+    if given is None or _needs_none(context, name, call):
+        return
+    lacks = f"MPS cannot pad with borders before torch {since}"
+    if _is(given, "border"):
+        yield _falling_back(context, name, call, lacks) or context.note(f"{lacks}: {context.rule.message}")
+    elif not isinstance(given, ast.Constant) and "border" in strings_in(context.module, context.module.tree):
+        yield context.note(f"{lacks}, which this may ask for: {context.rule.message}")
+
+
 _FALLS_BACK = "what the helper is given comes to the CPU for it there, and goes back; elsewhere nothing changes"
 
 
