@@ -404,11 +404,10 @@ def mps_border(context: RuleContext) -> Iterator[Finding]:
     )
     if given is None or _needs_none(context, name, call):
         return
-    lacks = f"MPS cannot pad with borders before torch {since}"
-    if _is(given, "border"):
+    may_be = not isinstance(given, ast.Constant) and "border" in strings_in(context.module, context.module.tree)
+    if may_be or _is(given, "border"):
+        lacks = f"MPS cannot pad with borders before torch {since}{', which this may ask for' if may_be else ''}"
         yield _falling_back(context, name, call, lacks) or context.note(f"{lacks}: {context.rule.message}")
-    elif not isinstance(given, ast.Constant) and "border" in strings_in(context.module, context.module.tree):
-        yield context.note(f"{lacks}, which this may ask for: {context.rule.message}")
 
 
 _FALLS_BACK = "what the helper is given comes to the CPU for it there, and goes back; elsewhere nothing changes"
