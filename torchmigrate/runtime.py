@@ -703,6 +703,12 @@ def dist_backend(wanted: str = "nccl") -> str:
     return _collectives() if wanted == "nccl" else wanted
 
 
+def convert_sync_batchnorm(module: Any, process_group: Any = None) -> Any:
+    """Return a module with synchronized batch norms; the module itself on the CPU and MPS, which have none."""
+    convert: Any = torch.nn.SyncBatchNorm.convert_sync_batchnorm
+    return module if _here().type in ("cpu", "mps") else convert(module, process_group)
+
+
 _OPEN: Any = {}  # the ranges of each thread
 
 

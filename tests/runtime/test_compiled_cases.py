@@ -20,6 +20,7 @@ _HELPED = re.compile(r"\baccel\.(\w+(?:\.\w+)?)")
 NOT_COMPILED = {
     "is_complete": "chooses a program's device; dynamo cannot wrap the properties of an XPU",
     "data_parallel": "wraps a model before it is compiled",
+    "convert_sync_batchnorm": "converts a model before it is compiled",
     "set_default_tensor_type": "sets up a program",
     "set_rng_state": "traced with a state, torch.mps.set_rng_state crashes inside torch (2.13)",
     "set_rng_state_all": "traced with a state, torch.cuda.set_rng_state_all crashes inside torch (2.13)",

@@ -386,7 +386,7 @@ class External(ABC):
             return join(*(const(own, e) if a == Const("nccl", str) else one(a, e) for a, e in wanted.atoms.items()))
         if name == "get_device_capability" and not self.ask(World.is_cuda):
             return one(Items((const(0), const(0))))
-        return TENSOR if name == "data_parallel" else UNKNOWN
+        return TENSOR if name in ("data_parallel", "convert_sync_batchnorm") else UNKNOWN
 
     def _helper_device(self, call: Call) -> Value:
         kind = self.ask(World.kind_or, "cpu")

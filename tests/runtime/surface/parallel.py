@@ -50,6 +50,20 @@ def collectives() -> None:
         same(gathered[0], numbers(3))
 
 
+@check
+def batch_norms_that_are_converted() -> None:
+    made = type(accel.convert_sync_batchnorm(torch.nn.BatchNorm1d(3))).__name__
+    assert made == ("BatchNorm1d" if KIND in ("cpu", "mps") else "SyncBatchNorm")
+
+
+@check(but=NO_COLLECTIVES)
+def synchronized_batch_norms() -> None:
+    with group():
+        made = accel.convert_sync_batchnorm(torch.nn.Sequential(torch.nn.BatchNorm1d(3)), process_group=None)
+        wrapped = torch.nn.parallel.DistributedDataParallel(made.to(accel.device(0)), device_ids=accel.device_ids(0))
+        wrapped(numbers(4, 3).to(accel.device(0))).sum().backward()
+
+
 @check(but=NO_COLLECTIVES)
 def ddp() -> None:
     with group():

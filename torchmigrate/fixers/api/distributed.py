@@ -13,7 +13,7 @@ from dataclasses import replace
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults
-from torchmigrate.fixers.hazard.mps import names_device
+from torchmigrate.fixers.hazard.mps import names_device, where_cuda_is_named
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.process_facts import starts_nccl
 from torchmigrate.semantic.device_expr import wrapped
@@ -49,6 +49,12 @@ _NO_COLLECTIVE = (
 )
 _MPS = "MPS has no collectives and raises AttributeError"
 _WITHOUT = 'FSDP asks for an accelerator: on the CPU it raises without `device_id=torch.device("cpu")`, and ' + _MPS
+
+
+def sync_batch_norm(context: RuleContext) -> Iterator[Finding]:
+    """Yield the fix for batch norms that are synchronized wherever the program runs."""
+    if context.call is not None and context.module.facts.is_for_devices:
+        yield context.replace(context.call.func, "accel.convert_sync_batchnorm", where_cuda_is_named(context.module))
 
 
 def fsdp(context: RuleContext) -> Iterator[Finding]:
