@@ -275,7 +275,8 @@ def map_location(target: Any = None) -> Any:
     if target is None:
         return _from_anywhere()
     if isinstance(target, dict) and _here().type != "cuda":
-        return {**_from_anywhere(), **{saved: str(device(place)) for saved, place in target.items()}}
+        places = {saved: str(device(place)) for saved, place in target.items()}
+        return {**_from_anywhere(), **{str(device(saved)): place for saved, place in places.items()}, **places}
     return device(target) if isinstance(target, (int, str, torch.device)) else target
 
 

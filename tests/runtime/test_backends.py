@@ -400,6 +400,7 @@ def test_only_what_another_accelerator_saved_moves(backend):
     assert {saved: accel.map_location().get(saved, saved) for saved in places} == places
     to_one = accel.map_location({"cuda:1": "cuda:0", "cpu": "cuda:1"})
     assert [to_one.get(saved, saved) for saved in ("cuda:1", "cpu", "cuda:0")] == ["xpu:0", "xpu:1", "xpu"]
+    assert accel.map_location({"cuda:0": "cuda:1"})["xpu:0"] == "xpu:1"
     assert accel.map_location("cuda:1") == accel.map_location(1) == torch.device("xpu", 1)
 
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.references import spell, spelled
+from torchmigrate.semantic.references import spell, spelled, strings_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.torch_api.names import DEVICE
@@ -142,3 +142,9 @@ def carrier(module: SemanticModel, node: ast.AST) -> tuple[ast.AST, ast.AST]:
     while isinstance(up, (ast.IfExp, ast.BoolOp)) and not (isinstance(up, ast.IfExp) and up.test is outer):
         outer, up = up, module.parent(up)
     return whole, outer
+
+
+def maps_cuda(module: SemanticModel, table: ast.Dict) -> bool:
+    """Return whether a `map_location` moves what was saved on CUDA to some place but the CPU."""
+    names_cuda = any("cuda" in text for text in strings_in(module, table))
+    return names_cuda and not all(is_cpu(module, place) for place in table.values)

@@ -25,6 +25,7 @@ from torchmigrate.semantic.device_expr import (
     in_fstring,
     is_beside_cpu,
     is_cpu,
+    maps_cuda,
     parse,
     parse_device,
 )
@@ -539,6 +540,9 @@ def _findings(context: RuleContext) -> Iterator[Finding]:
     if "cuda" not in module.text(whole):
         return  # the span is wrong: before Python 3.12 `ast` may misplace nodes inside f-strings
     up = module.parent(outer)
+    if isinstance(up, ast.Dict) and _says_where_to_load(module, up):
+        yield context.left("the helper is given it, and answers for this machine")
+        return
     found = _for_device(context, whole, outer, device, up) if device else iter(())
     spoken = next(found, None)
     if spoken is not None:
@@ -546,6 +550,16 @@ def _findings(context: RuleContext) -> Iterator[Finding]:
         yield from found
     elif not _is_of_another_rule(context, whole, up):
         yield from device_lists.left(context, whole, outer, up)
+
+
+def _says_where_to_load(module: SemanticModel, table: ast.Dict) -> bool:
+    """Return whether a table is the `map_location` of `torch.load`, which device/map-location hands to the helper."""
+    up = module.parent(table)
+    call = module.parent(up) if isinstance(up, ast.keyword) and up.arg == "map_location" else up
+    if not isinstance(call, ast.Call):
+        return False
+    is_load = module.resolve(call.func) == "torch.load" and call.args[:1] != [table]
+    return (is_load and maps_cuda(module, table)) or helper_function(module, call.func) == "map_location"
 
 
 def _is_of_another_rule(context: RuleContext, whole: ast.AST, up: ast.AST | None) -> bool:

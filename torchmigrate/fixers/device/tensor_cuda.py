@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.device_expr import in_fstring, parse_device, without_blocking, wrapped
+from torchmigrate.semantic.device_expr import in_fstring, maps_cuda, parse_device, without_blocking, wrapped
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
@@ -176,6 +176,10 @@ def map_location(context: RuleContext) -> Iterator[Finding]:
             yield context.replace(given, text) if given else _missing(context, call, text)
     elif isinstance(given, ast.Lambda):
         yield from _function(context, given)
+    elif isinstance(given, ast.Dict) and maps_cuda(context.module, given):
+        start, end = context.module.span(given)
+        opening = spell("accel.map_location(", spelled(context.module))
+        yield context.fix([Edit(start, start, opening), Edit(end, end, ")")])
 
 
 def _spread(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
