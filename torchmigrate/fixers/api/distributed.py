@@ -15,6 +15,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults
 from torchmigrate.fixers.hazard.mps import names_device, where_cuda_is_named
 from torchmigrate.project.class_hierarchy import Definition, Place
+from torchmigrate.project.import_graph import BACKENDS
 from torchmigrate.project.process_facts import starts_nccl
 from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.dominance import called, know_parents
@@ -29,6 +30,7 @@ from torchmigrate.semantic.references import (
     spell,
     spelled,
     strings_in,
+    words_in,
 )
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name, leaves_block
@@ -582,6 +584,9 @@ def _passes_nccl(module: SemanticModel) -> bool:
 def _handed_on(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
     """Wrap the name in `init_process_group(backend)` if it may be "nccl"; the helper changes no other backend."""
     value = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "backend"), None)
+    if isinstance(value, (ast.Name, ast.Attribute)) and _comes_from_elsewhere(context, value):
+        yield context.replace(value, f"accel.dist_backend({context.module.text(value)})")
+        return
     if not isinstance(value, ast.Name):
         return
     found = context.scope.find(value.id)
@@ -592,6 +597,18 @@ def _handed_on(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
         nccl = any(isinstance(d, ast.Constant) and d.value in _NCCL for d in mine)
         if nccl or (not mine and _passes_nccl(context.module)):
             yield context.replace(value, f"accel.dist_backend({value.id})")
+
+
+def _comes_from_elsewhere(context: RuleContext, value: ast.Name | ast.Attribute) -> bool:
+    """Return whether a backend is a parameter or an option, and may be "nccl" by another file or a configuration."""
+    module = context.module
+    if "nccl" in words_in(module, module.tree) or where_cuda_is_named(module) is not Safety.SAFE:
+        return False
+    home, bindings = context.scope.find((chain_of(value) or "").partition(".")[0]) or (None, [])
+    is_given = home is not None and isinstance(home.node, FUNCTIONS) and [b.value for b in bindings] == [None]
+    is_option = isinstance(value, ast.Attribute) and bool(_BACKEND.search(value.attr))
+    may_be = any(word in module.source.utf8 or module.facts.index.holding(word) for word in BACKENDS)
+    return (is_given or is_option) and may_be
 
 
 # A file that speaks of these may start its processes in another way, or none on a Mac.
