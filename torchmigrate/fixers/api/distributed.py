@@ -47,7 +47,7 @@ _CHOICE = re.compile("|".join(_WORDS), re.I)
 _OF_PARALLEL = ("__new__", "__init__", "__call__", "forward")  # by which it is made and called
 _NO_COLLECTIVE = (
     "MPS has no collectives, so `{}` raises there for a tensor on MPS, with one process too: "
-    "where one process runs, leave it out; several get the CPU"
+    "where one process runs, leave it out; several that torchrun starts get the CPU"
 )
 _MPS = "MPS has no collectives and raises AttributeError"
 _WITHOUT = 'FSDP asks for an accelerator: on the CPU it raises without `device_id=torch.device("cpu")`, and ' + _MPS
