@@ -604,7 +604,10 @@ def _comes_from_elsewhere(context: RuleContext, value: ast.Name | ast.Attribute)
     module = context.module
     if "nccl" in words_in(module, module.tree) or where_cuda_is_named(module) is not Safety.SAFE:
         return False
-    home, bindings = context.scope.find((chain_of(value) or "").partition(".")[0]) or (None, [])
+    root = (chain_of(value) or "").partition(".")[0]
+    home, bindings = context.scope.find(root) or (None, [])
+    if root in ("self", "cls"):
+        return False  # a class may be about one backend
     is_given = home is not None and isinstance(home.node, FUNCTIONS) and [b.value for b in bindings] == [None]
     is_option = isinstance(value, ast.Attribute) and bool(_BACKEND.search(value.attr))
     may_be = any(word in module.source.utf8 or module.facts.index.holding(word) for word in BACKENDS)

@@ -34,6 +34,10 @@ def device_comparison(context: RuleContext) -> Iterator[Finding]:
         words = identifiers_in(context.module, context.parent or context.node)
         left = context.left("what it asks is not known to be a device")
         yield replace(left, blocks=any(map(DEVICE_NAME.search, words)))
+    if test and (line := _kernel_for_the_cpu(context.module, test[0])) is not None:
+        told = f"on other accelerators line {line} gets this tensor, and its kernel reads the memory as the CPU's"
+        yield context.note(f"{told}: hand it a copy on the CPU (`x.cpu()`), and move the result back", blocks=True)
+        return
     if test and any(map(turns_half_on, _told_to(context.module, test[0]))):
         yield context.left("a flag for half precision, which was tried on CUDA")
         return
@@ -47,6 +51,19 @@ def device_comparison(context: RuleContext) -> Iterator[Finding]:
         up = context.module.parent(test[0])
         option = isinstance(up, ast.keyword) and bool(re.fullmatch(r"(use_)?(gpu|cuda|accelerator)", up.arg or ""))
         yield found if option else replace(found, follows=True)
+
+
+def _kernel_for_the_cpu(module: SemanticModel, test: ast.AST) -> int | None:
+    """Return the line with a compiled kernel for the CPU that a test sets beside one for CUDA, or None."""
+    branch: ast.AST | None = next(iter(module.enclosing(test, ast.If)), None)
+    calls = [n for n in ast.walk(branch) if isinstance(n, ast.Call)] if branch is not None else []
+    parts = {call: (chain_of(call.func) or "").split(".") for call in calls}
+    for_cpu = (call for call, names in parts.items() if len(names) > 1 and any(map(_FOR_CPU.fullmatch, names[:-1])))
+    is_pair = any(len(names) > 1 and any(map(_FOR_CUDA.fullmatch, names[:-1])) for names in parts.values())
+    return next((call.lineno for call in for_cpu), None) if is_pair else None
+
+
+_FOR_CPU, _FOR_CUDA = re.compile(r"(.*_)?cpu"), re.compile(r"(.*_)?(gpu|cuda)")
 
 
 def half_flag(context: RuleContext) -> Iterator[Finding]:
