@@ -449,7 +449,8 @@ def _told(world: World, old: Observations, new: Observations, used: frozenset[in
     for place, value in new.of(TOLD):
         before = old.get(TOLD, place)
         is_other = before is not None and is_cuda(before) and _types(value) != _types(before)
-        if is_other and value.edits and value.edits.isdisjoint(used) and not dying.holds((TOLD, place), new):
+        lives_on = (TOLD, place) not in old.assumed | old.in_tests and not dying.holds((TOLD, place), new)
+        if is_other and lives_on and value.edits and value.edits.isdisjoint(used):
             yield Fault(value.edits, world, place, f"this device is only told, and would be another on {world.title}")
 
 
