@@ -326,8 +326,9 @@ class Check:
         by_key: dict[str, FunctionInfo] = {info.key: info for file in roots for info in file.functions}
         near = [f for path in group.paths if path not in group.roots and (f := program.file(path)) is not None]
         readers = [info for file in near for info in _readers(file) if relevance.holds(info.node)]
-        for _ in range(ROUNDS):
-            run.new_round()
+        rounds = ROUNDS
+        while rounds:
+            rounds -= not run.new_round()
             for file in roots:
                 run.body_of(file)
             for key in group.entries:

@@ -68,6 +68,7 @@ class Expressions(External):
         self.is_stale = False  # something was evaluated with less than this round found out after it
         self._was_read: set[tuple[str, ...]] = set()  # what was read from the store in this round
         self._writes = 0  # how often the store has changed
+        self._came_late = False  # an option was not known where it was read
         self._settling: dict[str, set[str]] = {}  # by option, those that set it anew from what the user said
         # of tests that were asked one way: the state and the store then, and the state in which they come out the other
         self._other_way: dict[ast.expr, tuple[State, int, bool, State | None]] = {}
@@ -93,6 +94,7 @@ class Expressions(External):
         old = self.store.get(key)
         if old is None or not old.holds(value):
             self.store[key] = value if old is None else join(old, value)
+            self._came_late = self._came_late or (old is None and key[0] == "option" and key in self._was_read)
             self.is_stale = self.is_stale or key in self._was_read
             self._writes += 1
 
@@ -222,6 +224,7 @@ class Expressions(External):
     def of_unknown(self, name: str) -> Value | None:
         """Return what is assigned to this attribute of things that the project does not make, or what an option is."""
         found = [self.read(("attribute", "*", name))]
+        self._was_read.add(("option", name))
         if not self.parsing.get(name, set()) <= self._settling.get(name, set()):
             found.append(self.read(("option", name)))
         known = [value for value in found if value]

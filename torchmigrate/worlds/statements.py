@@ -86,14 +86,24 @@ class Statements(Expressions):
         self.called: set[str] = set()  # functions that some call led to, in this round or the one before
         self.reached: dict[str, Edits] = {}  # for each function, the edits that let its calls be reached
         self._bodies: list[Body] = []  # of files that are being evaluated, the innermost last
+        self._has_started_over = False
         self._at: tuple[ast.stmt, Frame] | None = None  # the statement that is evaluated
 
-    def new_round(self) -> None:
+    def new_round(self) -> bool:
+        """Forget what the last round saw; return whether all is to be found out anew, which happens once."""
         self.begun.clear()
         self.results.clear()
+        starts_over = self._came_late and not self._has_started_over
+        if starts_over:  # what was made of something unknown in an option's place is forgotten
+            self.store = {key: value for key, value in self.store.items() if key[0] == "option"}
+            self._came_of.clear()
+            self.reached.clear()
+            self.called.clear()
+            self._has_started_over = True
         self.is_stale = False
         self._was_read.clear()
         self.seen.clear()
+        return starts_over
 
     # functions
 
