@@ -40,6 +40,8 @@ CUDA = b"cuda"
 PARALLEL = b"DataParallel"
 # an accelerator beside CUDA, by name
 OTHERS = tuple(f"{quote}{name}{quote}".encode() for name in types_of("helper") if name != "cuda" for quote in "'\"")
+TRAINING = b".backward("  # without it, nothing asks for gradients
+BORDER = b'"border"', b"'border'"  # a padding of `grid_sample`
 WORDS = (
     SETTER,
     *TF32,
@@ -56,6 +58,8 @@ WORDS = (
     CUDA,
     PARALLEL,
     *OTHERS,
+    TRAINING,
+    *BORDER,
 )
 
 

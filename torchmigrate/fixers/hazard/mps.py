@@ -10,6 +10,7 @@ from dataclasses import replace
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.project.class_hierarchy import Definition, Place
+from torchmigrate.project.import_graph import BORDER, TRAINING
 from torchmigrate.semantic.library_use import first_call, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import (
@@ -394,20 +395,30 @@ def _falling_back(context: RuleContext, name: str, call: ast.Call, lacks: str) -
     return context.fix(edits, where_cuda_is_named(context.module), f"{lacks}: {_FALLS_BACK}")
 
 
-def mps_border(context: RuleContext) -> Iterator[Finding]:
-    """Yield a finding for `grid_sample` with a padding that MPS has not in every release that the project allows."""
+def mps_grid_sample(context: RuleContext) -> Iterator[Finding]:
+    """Yield a finding for `grid_sample` where MPS lacks a part of it in a release that the project allows."""
     call, name, since = context.call, context.qualified or "", next(iter(context.rule.since.values()))
     if call is None or context.module.facts.torch_at_least(f">={since}") or _falls_back_already(context.module, call):
         return
-    given = next(
+    padding = next(
         (k.value for k in call.keywords if k.arg == "padding_mode"), call.args[3] if len(call.args) > 3 else None
     )
-    if given is None or _needs_none(context, name, call):
+    module = context.module
+    names_border = "border" in strings_in(module, module.tree) or _in_other_files(module, *BORDER)
+    is_open = padding is not None and not isinstance(padding, ast.Constant) and names_border
+    if _is(padding, "border") or is_open:
+        lacks = f"MPS cannot pad with borders before torch {since}{', which this may ask for' if is_open else ''}"
+    elif "backward" in identifiers_in(module, module.tree) or _in_other_files(module, TRAINING):
+        lacks = f"MPS has no gradient of `{name}` before torch {since}"
+    else:
         return
-    may_be = not isinstance(given, ast.Constant) and "border" in strings_in(context.module, context.module.tree)
-    if may_be or _is(given, "border"):
-        lacks = f"MPS cannot pad with borders before torch {since}{', which this may ask for' if may_be else ''}"
+    if not _needs_none(context, name, call):
         yield _falling_back(context, name, call, lacks) or context.note(f"{lacks}: {context.rule.message}")
+
+
+def _in_other_files(module: SemanticModel, *words: bytes) -> bool:
+    """Return whether another file of the project has one of these words, which must be some of WORDS."""
+    return any(module.facts.index.holding(word) - {str(module.path)} for word in words)
 
 
 _FALLS_BACK = "what the helper is given comes to the CPU for it there, and goes back; elsewhere nothing changes"
