@@ -199,7 +199,7 @@ _PYTHON_2 = (
 _LINES_OF_2 = r"(?i)\s*raise\s+[\w.]+\s*,|.*<>|.*\b(0x[\da-f]+|\d+)L\b|.*\b(ur|UR)['\"]|.*`\w+`"
 
 PYTHON_2 = "it looks like Python 2"
-_ASYNC = "; `async` is a keyword since Python 3.7: write `non_blocking=`"
+_ASYNC = "; `async` is a keyword since Python 3.7: write `non_blocking=` to torch, and rename a parameter of your own"
 
 
 def syntax_message(error: SyntaxError) -> str:

@@ -55,8 +55,8 @@ def device_comparison(context: RuleContext) -> Iterator[Finding]:
 
 def _kernel_for_the_cpu(module: SemanticModel, test: ast.AST) -> int | None:
     """Return the line with a compiled kernel for the CPU that a test sets beside one for CUDA, or None."""
-    branch: ast.AST | None = next(iter(module.enclosing(test, ast.If)), None)
-    calls = [n for n in ast.walk(branch) if isinstance(n, ast.Call)] if branch is not None else []
+    branch = next((up for up in module.ancestors(test) if isinstance(up, ast.stmt)), None)
+    calls = [n for n in ast.walk(branch) if isinstance(n, ast.Call)] if isinstance(branch, ast.If) else []
     parts = {call: (chain_of(call.func) or "").split(".") for call in calls}
     for_cpu = (call for call, names in parts.items() if len(names) > 1 and any(map(_FOR_CPU.fullmatch, names[:-1])))
     is_pair = any(len(names) > 1 and any(map(_FOR_CUDA.fullmatch, names[:-1])) for names in parts.values())
