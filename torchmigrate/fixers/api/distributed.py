@@ -599,10 +599,17 @@ def _handed_on(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
             yield context.replace(value, f"accel.dist_backend({value.id})")
 
 
+@query
+def _says_nccl(module: SemanticModel) -> bool:
+    """Return whether a file names "nccl", or asks the helper in its place."""
+    calls = (node.func for node in module.nodes if isinstance(node, ast.Call))
+    return "nccl" in words_in(module, module.tree) or any(helper_function(module, f) == "dist_backend" for f in calls)
+
+
 def _comes_from_elsewhere(context: RuleContext, value: ast.Name | ast.Attribute) -> bool:
     """Return whether a backend is a parameter or an option, and may be "nccl" by another file or a configuration."""
     module = context.module
-    if "nccl" in words_in(module, module.tree) or where_cuda_is_named(module) is not Safety.SAFE:
+    if _says_nccl(module) or where_cuda_is_named(module) is not Safety.SAFE:
         return False
     root = (chain_of(value) or "").partition(".")[0]
     home, bindings = context.scope.find(root) or (None, [])
