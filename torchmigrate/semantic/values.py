@@ -9,7 +9,7 @@ from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.import_graph import FROM_NUMPY
 from torchmigrate.semantic.device_expr import is_cpu
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.resolver import argument_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, own_nodes
 from torchmigrate.torch_api.libraries import ENVIRONMENTS
 from torchmigrate.torch_api.names import DOUBLES
@@ -439,8 +439,7 @@ def _given_for(call: ast.Call, function: Function, name: str) -> ast.expr | None
     """Return what a call of a function, or of a method, gives for a parameter."""
     names = [arg.arg for arg in function.args.args]
     at = names.index(name) - (names[0] == "self" and isinstance(call.func, ast.Attribute))
-    given = call.args[at] if at < len(call.args) else None
-    return next((k.value for k in call.keywords if k.arg == name), given)
+    return argument_of(call, name, at)
 
 
 _SETS_DEFAULT = ("torch.set_default_dtype", "torch.set_default_tensor_type")

@@ -141,6 +141,12 @@ def last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
+def argument_of(call: ast.Call, name: str, at: int) -> ast.expr | None:
+    """Return what a call gives for a parameter, by name or at its position, or None."""
+    given = call.args[at] if at < len(call.args) else None
+    return next((k.value for k in call.keywords if k.arg == name), given)
+
+
 def leading_chain(node: ast.AST) -> str | None:
     """Return the dotted chain that an expression begins with: `a.b` of `a.b[0] + c` and of `a.b if c else d`."""
     while True:

@@ -16,7 +16,7 @@ from torchmigrate.project.process_facts import first_old
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import mentions
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.resolver import argument_of, chain_of
 
 _FLAGS = ("enable_flash", "enable_math", "enable_mem_efficient", "enable_cudnn")
 # the kernels' names by flag, in the order in which torch collects them
@@ -106,7 +106,7 @@ def _flags(call: ast.Call) -> dict[str, bool] | None:
 
 def _named(module: SemanticModel, call: ast.Call) -> set[str] | None:
     """Return the backends that an `sdpa_kernel(...)` names, or None if one of them is no name of torch's."""
-    first = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "backends"), None)
+    first = argument_of(call, "backends", 0)
     items = first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]
     names = [module.resolve(item) if isinstance(item, ast.Attribute) else None for item in items]
     prefix = "torch.nn.attention.SDPBackend."

@@ -33,7 +33,7 @@ from torchmigrate.semantic.references import (
     words_in,
 )
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.resolver import chain_of, last_name, leaves_block
+from torchmigrate.syntax.resolver import argument_of, chain_of, last_name, leaves_block
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, function_scope
 from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER, having
 from torchmigrate.torch_api.names import STARTS_GROUP
@@ -143,7 +143,7 @@ def gloo(context: RuleContext) -> Iterator[Finding]:
     call, module = context.call, context.module
     if call is None or not module.facts.is_for_devices or _depends_on_processes(module, call):
         return
-    given = next((k.value for k in call.keywords if k.arg == "backend"), call.args[0] if call.args else None)
+    given = argument_of(call, "backend", 0)
     if isinstance(given, ast.Constant) and str(given.value).lower() == "gloo" and _puts_on_device(module):
         yield context.note()
 
@@ -559,7 +559,7 @@ def _backends_given(module: SemanticModel) -> list[ast.expr]:
         if helper_function(module, call.func) == "dist_backend":
             found += call.args[:1]
         elif module.resolve(call.func) == STARTS_GROUP:
-            found += call.args[:1] or [k.value for k in call.keywords if k.arg == "backend"]
+            found += [given] if (given := argument_of(call, "backend", 0)) is not None else []
     return found
 
 
@@ -583,7 +583,7 @@ def _passes_nccl(module: SemanticModel) -> bool:
 
 def _handed_on(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
     """Wrap the name in `init_process_group(backend)` if it may be "nccl"; the helper changes no other backend."""
-    value = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "backend"), None)
+    value = argument_of(call, "backend", 0)
     if isinstance(value, (ast.Name, ast.Attribute)) and _comes_from_elsewhere(context, value):
         yield context.replace(value, f"accel.dist_backend({context.module.text(value)})")
         return

@@ -13,7 +13,7 @@ from torchmigrate.fixers.hazard.mps import on_cpu
 from torchmigrate.semantic.library_use import first_call
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers, identifiers_in, mentions, strings_in
-from torchmigrate.syntax.resolver import chain_of
+from torchmigrate.syntax.resolver import argument_of, chain_of
 from torchmigrate.torch_api.names import PROVIDER
 
 
@@ -25,7 +25,7 @@ def saved_program(context: RuleContext) -> Iterator[Finding]:
     if not module.facts.is_for_devices or mentions(module, "torch.accelerator"):
         return
     if context.qualified == "torch.jit.load":
-        given = next((k.value for k in call.keywords if k.arg == "map_location"), next(iter(call.args[1:2]), None))
+        given = argument_of(call, "map_location", 1)
         none = given is None or (isinstance(given, ast.Constant) and given.value is None)
         if none and not _saves_scripts(module):
             yield context.note()

@@ -15,7 +15,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import Kind, is_module, own_cuda_takes_nothing, receiver_kind
 from torchmigrate.semantic.references import asks_accelerator, helper_function, spell, spelled, strings_in, words_in
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.resolver import last_name, leading_chain
+from torchmigrate.syntax.resolver import argument_of, last_name, leading_chain
 from torchmigrate.syntax.scope import Scope
 
 _PARAMETERS = ("device", "non_blocking", "memory_format")
@@ -163,9 +163,7 @@ def map_location(context: RuleContext) -> Iterator[Finding]:
     if any(k.arg is None for k in call.keywords):
         yield from _spread(context, call)
         return
-    given = next(
-        (k.value for k in call.keywords if k.arg == "map_location"), call.args[1] if len(call.args) > 1 else None
-    )
+    given = argument_of(call, "map_location", 1)
     if given is None or (isinstance(given, ast.Constant) and given.value is None):
         if not context.module.facts.is_for_devices or not (call.args or call.keywords):
             return

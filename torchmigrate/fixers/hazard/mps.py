@@ -26,7 +26,7 @@ from torchmigrate.semantic.references import (
 from torchmigrate.semantic.values import doubles_moved, results_moved
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import occurs_in_code
-from torchmigrate.syntax.resolver import chain_of, is_same
+from torchmigrate.syntax.resolver import argument_of, chain_of, is_same
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
 from torchmigrate.torch_api.names import DTYPE_WORDS, HALVES, NO_FALLBACK, SHAPING_METHODS, SINGLES
 
@@ -400,10 +400,7 @@ def mps_grid_sample(context: RuleContext) -> Iterator[Finding]:
     call, name, since = context.call, context.qualified or "", next(iter(context.rule.since.values()))
     if call is None or context.module.facts.torch_at_least(f">={since}") or _falls_back_already(context.module, call):
         return
-    padding = next(
-        (k.value for k in call.keywords if k.arg == "padding_mode"), call.args[3] if len(call.args) > 3 else None
-    )
-    module = context.module
+    module, padding = context.module, argument_of(call, "padding_mode", 3)
     names_border = "border" in strings_in(module, module.tree) or _in_other_files(module, *BORDER)
     is_open = padding is not None and not isinstance(padding, ast.Constant) and names_border
     if _is(padding, "border") or is_open:
@@ -529,7 +526,7 @@ def _encoder(context: RuleContext, call: ast.Call, name: str) -> Iterator[Findin
 
 def _layer(module: SemanticModel, call: ast.Call) -> ast.Call | None:
     """Return the `TransformerEncoderLayer(...)` that is an encoder's argument, also by one name or attribute."""
-    first = next((k.value for k in call.keywords if k.arg == "encoder_layer"), None) or next(iter(call.args), None)
+    first = argument_of(call, "encoder_layer", 0)
     if isinstance(first, ast.Name):
         found = module.scope(call).find(first.id)
         first = found[1][0].value if found and len(found[1]) == 1 else None
