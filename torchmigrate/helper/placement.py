@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from torchmigrate.base import system
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.project.import_graph import COMPUTED_NAMES, CUDA, SEARCH_PATHS, Import, ImportIndex, Use
+from torchmigrate.project.import_graph import CUDA, SEARCH_PATHS, Import, ImportIndex, Use
 from torchmigrate.project.packaging import (
     ASIDE,
     asks_for_release,
@@ -214,15 +214,15 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
         if named := _named_above(index, path):
             return _absolute(index, *named, helper)
         is_module = any(i.level for i in own)  # a script cannot import with dots
-        is_code = is_module or bool(uses) or (_defines(index, path) and not _has_scripts(index, directory, helper))
-        if is_code and not in_package and _is_named_by_computing(index, directory):
+        is_named = not in_package and _is_named_by_computing(index, directory)
+        if is_named and (is_module or uses or _is_no_script(index, path, helper)):
             return _absolute(index, os.path.dirname(directory), (os.path.basename(directory),), helper)
         if uses:
             return _relative(index, directory, own, helper)
         if above := _root_used(index, own, path, helper):
             return _absolute(index, *above, helper)
         root = index.named_with_folder.get(directory, "")
-        if root and _defines(index, path) and not _has_scripts(index, directory, helper):
+        if root and _is_no_script(index, path, helper):
             return _absolute(index, root, system.dotted(path.removesuffix(".py"), root), helper)
         if is_module:
             return _relative(index, directory, own, helper)
@@ -232,9 +232,8 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
 def _is_named_by_computing(index: ImportIndex, directory: str) -> bool:
     """Return whether a file beside a folder may import from it by a name that is computed at run time."""
     above, name = os.path.dirname(directory), os.path.basename(directory).encode()
-    beside_it = (path for path in index.imports if os.path.dirname(path) == above)
-    computing = (path for path in beside_it if any(index.holds(path, word) for word in COMPUTED_NAMES))
-    return not index.is_package(above) and any(name in index.read_or_nothing(path) for path in computing)
+    computing = index.folders_of_computed_names.get(above, ())
+    return any(name in index.read_or_nothing(path) for path in computing) and not index.is_package(above)
 
 
 def _inner_use(index: ImportIndex, uses: list[Use], root: str) -> Use | None:
@@ -246,6 +245,11 @@ def _inner_use(index: ImportIndex, uses: list[Use], root: str) -> Use | None:
     named = [use for use in below if len(use.dotted) > 1]
     plain = (use for use in named if not any(index.holds(use.importer, word) for word in SEARCH_PATHS))
     return max(plain, key=lambda use: len(use.root), default=None)
+
+
+def _is_no_script(index: ImportIndex, path: str, helper: str) -> bool:
+    """Return whether a file only defines what others import, in a folder without a script."""
+    return _defines(index, path) and not _has_scripts(index, os.path.dirname(path), helper)
 
 
 def _defines(index: ImportIndex, path: str) -> bool:

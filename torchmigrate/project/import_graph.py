@@ -124,11 +124,28 @@ class ImportIndex:
 
     def holding(self, word: bytes) -> set[str]:
         """Return the Python modules whose text contains a word, which must be one of WORDS."""
-        return {path for path, (_, words) in self._imports_and_words.items() if word in words and path.endswith(".py")}
+        return self._files_by_word.get(word, set())
 
     def holds(self, path: str, word: bytes) -> bool:
         """Return whether the text of a file contains a word, which must be one of WORDS."""
         return word in self._imports_and_words[path][1]
+
+    @cached_property
+    def _files_by_word(self) -> dict[bytes, set[str]]:
+        found: dict[bytes, set[str]] = {}
+        for path, (_, words) in self._imports_and_words.items():
+            for word in words if path.endswith(".py") else ():
+                found.setdefault(word, set()).add(path)
+        return found
+
+    @cached_property
+    def folders_of_computed_names(self) -> dict[str, list[str]]:
+        """Return by folder the files that may import what no statement names."""
+        found: dict[str, list[str]] = {}
+        for path, (_, words) in self._imports_and_words.items():
+            if not set(COMPUTED_NAMES).isdisjoint(words):
+                found.setdefault(os.path.dirname(path), []).append(path)
+        return found
 
     @cached_property
     def _imports_and_words(self) -> dict[str, tuple[list[Import], list[bytes]]]:
