@@ -13,6 +13,7 @@ from dataclasses import replace
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import DEVICE_NAME, in_fstring
+from torchmigrate.semantic.library_use import kernel_for_the_cpu
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in
 from torchmigrate.source.edits import Edit
@@ -34,7 +35,7 @@ def device_comparison(context: RuleContext) -> Iterator[Finding]:
         words = identifiers_in(context.module, context.parent or context.node)
         left = context.left("what it asks is not known to be a device")
         yield replace(left, blocks=any(map(DEVICE_NAME.search, words)))
-    if test and (line := _kernel_for_the_cpu(context.module, test[0])) is not None:
+    if test and (line := kernel_for_the_cpu(context.module, test[0])) is not None:
         told = f"on other accelerators line {line} gets this tensor, and its kernel reads the memory as the CPU's"
         yield context.note(f"{told}: hand it a copy on the CPU (`x.cpu()`), and move the result back", blocks=True)
         return
@@ -51,19 +52,6 @@ def device_comparison(context: RuleContext) -> Iterator[Finding]:
         up = context.module.parent(test[0])
         option = isinstance(up, ast.keyword) and bool(re.fullmatch(r"(use_)?(gpu|cuda|accelerator)", up.arg or ""))
         yield found if option else replace(found, follows=True)
-
-
-def _kernel_for_the_cpu(module: SemanticModel, test: ast.AST) -> int | None:
-    """Return the line with a compiled kernel for the CPU that a test sets beside one for CUDA, or None."""
-    branch = next((up for up in module.ancestors(test) if isinstance(up, ast.stmt)), None)
-    calls = [n for n in ast.walk(branch) if isinstance(n, ast.Call)] if isinstance(branch, ast.If) else []
-    parts = {call: (chain_of(call.func) or "").split(".") for call in calls}
-    for_cpu = (call for call, names in parts.items() if len(names) > 1 and any(map(_FOR_CPU.fullmatch, names[:-1])))
-    is_pair = any(len(names) > 1 and any(map(_FOR_CUDA.fullmatch, names[:-1])) for names in parts.values())
-    return next((call.lineno for call in for_cpu), None) if is_pair else None
-
-
-_FOR_CPU, _FOR_CUDA = re.compile(r"(.*_)?cpu"), re.compile(r"(.*_)?(gpu|cuda)")
 
 
 def half_flag(context: RuleContext) -> Iterator[Finding]:
