@@ -305,12 +305,13 @@ def _written_for_it(index: ImportIndex, hierarchy: ClassHierarchy) -> Iterator[t
             if any(_means(hierarchy, found.place, call.func, {"torch.jit.is_scripting"}) for call in calls):
                 asking[found.node] = found.node.name
                 yield path, name
+    names = set(asking.values())
     users = [(path, use.importer) for path in files for use in index.importers.get(path, ())]
     beside = {user for path, user in users if index.top_of(user) == index.top_of(path)}
     for path in sorted(beside.union(files)):
         for name, found, calls in _functions(hierarchy, path):
             is_dynamic = any(isinstance(a, ast.Starred) for call in calls for a in call.args)  # TorchScript has none
-            chains = {chain_of(call.func) for call in calls if last_name(call.func) in asking.values()} - {None}
+            chains = {chain_of(call.func) for call in calls if last_name(call.func) in names} - {None}
             meant = (m for chain in chains if chain for m in hierarchy.meanings(found.place, chain))
             is_asker = any(isinstance(m, Definition) and m.node in asking for m in meant)
             if is_asker and not is_dynamic:

@@ -98,10 +98,13 @@ class ProjectContext:
         return process_facts.old_precision_by_file(self.index)
 
     @cached_property
-    def portable_packages(self) -> frozenset[str]:
-        """Return the outermost packages that name accelerators beside CUDA in some file."""
+    def _portable_packages(self) -> frozenset[str]:
         naming = (path for word in OTHERS for path in self.index.holding(word))
         return frozenset(map(self.index.top_of, naming)) - {""}
+
+    def is_in_portable_package(self, path: str) -> bool:
+        """Return whether a file's outermost package names accelerators beside CUDA in some file."""
+        return bool(self._portable_packages) and self.index.top_of(path) in self._portable_packages
 
     @cached_property
     def starts_nccl(self) -> bool:

@@ -267,7 +267,7 @@ class Check:
         found: list[Fault] = []
         worlds = _worlds(relevance)
         knows_others = relevance.speaks_of({*types_of("ladder"), "accelerator"})
-        shared = {path for path in group.paths if self.facts.index.top_of(path) in self.facts.portable_packages}
+        shared = set(filter(self.facts.is_in_portable_package, group.paths))
         runs: list[tuple[Setting, Observations]] = []  # of the rewritten version
         users = _users(relevance)
         for user in users:  # one is added below
