@@ -224,9 +224,9 @@ class Expressions(External):
     def of_unknown(self, name: str) -> Value | None:
         """Return what is assigned to this attribute of things that the project does not make, or what an option is."""
         found = [self.read(("attribute", "*", name))]
-        self._was_read.add(("option", name))
+        option = self.read(("option", name))
         if not self.parsing.get(name, set()) <= self._settling.get(name, set()):
-            found.append(self.read(("option", name)))
+            found.append(option)
         known = [value for value in found if value]
         return join(*known) if known else None
 

@@ -115,9 +115,6 @@ class External(ABC):
     def call_external(self, name: str, call: Call) -> Value:
         """Return the result of calling something by its qualified name. Raises Dead where it dies."""
         home, _, last = name.rpartition(".")
-        if self._is_quiet(name) and not self.ask(World.is_cuda):
-            told = join(*(value.only(a for a in value if isinstance(a, Device)) for value in call.args))
-            self._note(TOLD, call, told)
         if name.partition(".")[0] in BUILT_ON_TORCH and name not in _MAKING:
             self._note_used(call)
         if name in CASTS or name in SCALERS:
@@ -146,7 +143,7 @@ class External(ABC):
         if name == "torch.distributed.get_backend":
             return self.read(("backend",)) or UNKNOWN
         if name in RECORDS and (items := values.items_given(call.args, call.named)):
-            return one(Table(tuple((Const(word, str), value) for word, value in items.items())))
+            return one(values.table(items))
         if name == "torch.set_default_tensor_type":
             self._becomes_default(call)
         if name == "torch.Tensor" and call.node in legacy_calls(call.frame.file.tree):
@@ -188,6 +185,7 @@ class External(ABC):
             made = name.partition("()")[0]  # whose `.to(device)` the library hears of, too
             return UNKNOWN if takes(name) is None else one(Named(f"{made}()"))
         if self._is_quiet(name):
+            self._say(call)
             return UNKNOWN
         for word, kind in arguments(name).items() if torchy else ():
             if word in call.named:
@@ -247,6 +245,12 @@ class External(ABC):
             given = devices(join(*values_given, *(item for a in items for item in a.items)))
             if given:
                 self._note(HANDED, call, given, last_name(call.node.func))
+
+    def _say(self, call: Call) -> None:
+        """Note the devices that are printed or logged where there is no CUDA."""
+        told = join(*(value.only(a for a in value if isinstance(a, Device)) for value in call.args))
+        if told and not self.ask(World.is_cuda):
+            self._note(TOLD, call, told)
 
     def _is_quiet(self, name: str) -> bool:
         parts = name.split(".")
@@ -448,7 +452,9 @@ class External(ABC):
             case "any" | "all" if call.args:
                 return self._any(first, settles=name == "any")
             case "dict":
-                return one(Table(tuple((Const(word, str), value) for word, value in call.named.items())))
+                return one(values.table(call.named))
+            case "print":
+                self._say(call)
             case "isinstance" | "issubclass":
                 return self._is_instance(first, call.argument(1, UNKNOWN))
             case "exit" | "quit":

@@ -456,6 +456,11 @@ def truth(atom: Atom) -> bool | None:
     return True
 
 
+def table(items: Mapping[str, Value]) -> Table:
+    """Return the table that has these items."""
+    return Table(tuple((Const(word, str), value) for word, value in items.items()))
+
+
 def items_given(args: Iterable[Value], named: Mapping[str, Value]) -> dict[str, Value]:
     """Return the items that `**table` gives, or that a call makes of tables and keywords, as `dict` does.
 
