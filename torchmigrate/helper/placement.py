@@ -231,7 +231,7 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
 
 def _is_named_by_computing(index: ImportIndex, directory: str) -> bool:
     """Return whether a file beside a folder may import from it by a name that is computed at run time."""
-    above, name = os.path.dirname(directory), os.path.basename(directory).encode()
+    above, name = os.path.dirname(directory), os.fsencode(os.path.basename(directory))
     computing = index.folders_of_computed_names.get(above, ())
     return any(name in index.read_or_nothing(path) for path in computing) and not index.is_package(above)
 
