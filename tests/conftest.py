@@ -175,6 +175,10 @@ packs.load = _packs
 api_catalog.read = _rows
 
 
+# Whom git takes for the author of a commit, before it reads a configuration.
+IDENTITIES = ("EMAIL", *(f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")))
+
+
 @pytest.fixture(autouse=True)
 def _apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path_factory.mktemp("home")
@@ -182,7 +186,7 @@ def _apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    for name in ("NO_COLOR", "FORCE_COLOR", "GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", *IDENTITIES):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -22,6 +22,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))  # run as a script, too
 
+from conftest import IDENTITIES
 from messages import GOOD, ROWS, Row
 from same_process import fleet_in_process
 
@@ -217,6 +218,8 @@ def environment(base: Path) -> Iterator[None]:
     }
     before = dict(os.environ)
     os.environ.update(changes)
+    for name in IDENTITIES:
+        os.environ.pop(name, None)
     try:
         yield
     finally:
