@@ -91,13 +91,17 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         ("setup.cfg", "[metadata]\nclassifiers =\n    Programming Language :: Python :: 3.5\n", (3, 5)),
         ("pyproject.toml", "[project]\nrequires-python = '>=3.9,<4'\n", (3, 9)),
         ("pyproject.toml", "[project]\nname = 'a'\n", None),
+        ("environment.yml", CONDA.replace("3.8", "3.5.2=0"), (3, 5)),
+        ("environment.yml", CONDA.replace("3.8", "3"), None),
+        ("environment.yml", CONDA.replace("python=3.8", "ipython=3.5"), None),
+        ("envs/gpu.yaml", CONDA.replace("python=3.8", "conda-forge::python >=3.6,<3.9"), (3, 6)),
     ],
 )
 def test_the_oldest_python_that_a_package_runs_on(
     name: str, text: str, oldest: tuple[int, int] | None, tmp_path: Path
 ) -> None:
     head = "from setuptools import setup\n" if name == "setup.py" else ""
-    (tmp_path / name).write_text(head + text)
+    write_tree(tmp_path, {name: head + text})
     found = oldest_python(tmp_path)
     assert found == (None if oldest is None else (oldest, name))
 

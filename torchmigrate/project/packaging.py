@@ -611,10 +611,14 @@ def torch_floor(root: Path) -> tuple[str, str] | None:
 
 
 _PYTHON = re.compile(r"Programming Language :: Python :: (\d+)\.(\d+)$|\s*>=?\s*(\d+)\.(\d+)")
+_CONDA_PYTHON = re.compile(r"\s*- *['\"]?(?:[\w-]+::)?python *[=~>]=? *(\d+)\.(\d+)", re.M)
 
 
 def oldest_python(root: Path) -> tuple[tuple[int, int], str] | None:
-    """Return the oldest Python that a project's package says it runs on, and the file that says so."""
+    """Return the oldest Python that a project says it runs on, and the file that says so.
+
+    What the package says comes first, then the environments that conda is to make.
+    """
     folder = str(root)
     table, cfg, given = _table(_toml(folder), "project"), _cfg(folder, "setup.cfg"), _given(folder)
     values = _assigned(folder) if given else {}
@@ -632,7 +636,9 @@ def oldest_python(root: Path) -> tuple[tuple[int, int], str] | None:
         versions = [(int(m[1] or m[3]), int(m[2] or m[4])) for m in found if m]
         if versions:
             return min(versions), name
-    return None
+    conda = ((path, _CONDA_PYTHON.search(_text_of_file(path))) for path in _conda_files(root, nested=True))
+    made = (((int(m[1]), int(m[2])), path.relative_to(root).as_posix()) for path, m in conda if m)
+    return min(made, default=None)
 
 
 def _of_lists(root: Path) -> Iterator[_Stated]:
@@ -641,9 +647,13 @@ def _of_lists(root: Path) -> Iterator[_Stated]:
     for pattern in ("requirements*.txt", "requirements*.in", "requirements/*.txt", "requirements/*.in"):
         for path in sorted(root.glob(pattern)):
             yield from _of_requirements(root, path, seen)
-    for pattern in ("env*.y*ml", "conda*.y*ml"):
-        for path in sorted(root.glob(pattern)):
-            yield from _of_conda(path)
+    for path in _conda_files(root):
+        yield from _of_conda(path)
+
+
+def _conda_files(root: Path, *, nested: bool = False) -> Iterator[Path]:
+    for pattern in ("env*.y*ml", "conda*.y*ml", *(["env*/*.y*ml"] if nested else [])):
+        yield from sorted(root.glob(pattern))
 
 
 _NAME = re.compile(r"(?:[\w-]+::)?(?:torch|pytorch)(?:-gpu|-cpu)?(?![\w.-])\s*(?:\[([^\]]*)\])?", re.I)
