@@ -282,9 +282,12 @@ PLACES = {
             "pkg/net.py": "from pkg.blocks import f",
             "pkg/blocks.py": "def f(): pass",
             "examples/train.py": "import pkg",
+            "second/search/loader.py": "import pkg",
+            "second/engine.py": "from second.search.loader import f",
             "run.py": "import pkg",
         },
         {
+            "second/search/loader.py": ("accel.py", "import accel"),
             "pkg/net.py": ("pkg/accel.py", "from pkg import accel"),
             "examples/train.py": ("examples/accel.py", "import accel"),
             "run.py": ("pkg/accel.py", "from pkg import accel"),

@@ -178,16 +178,18 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
     if any(i.module == helper and not (i.name or i.level) for i in index.imports.get(path, ())):
         own = [i for i in own if i.name != helper]  # what only stands in for the helper says nothing
     in_package = index.is_package(directory)
+    absolute = [
+        u for u in uses if (not u.relative and len(u.dotted) > 1) or (u.dotted and path.endswith("__init__.py"))
+    ]
     foreign = _package_used(index, path, own, directory)
-    if foreign and asks_for_release(directory, foreign[0], foreign[1][0]):
-        return beside(path, helper)  # a release that is out has no helper
+    if foreign and asks_for_release(directory, foreign[0], foreign[1][0]):  # a release that is out has no helper
+        if not absolute:
+            return beside(path, helper)
+        foreign = None
     if foreign and _is_installed(*foreign) and not installed_above(index, directory):
         return _absolute(index, *foreign, helper)
     if in_package and _is_relative(index, directory, own, uses):
         return _relative(index, directory, own, helper)
-    absolute = [
-        u for u in uses if (not u.relative and len(u.dotted) > 1) or (u.dotted and path.endswith("__init__.py"))
-    ]
     if foreign and (not absolute or (_is_installed(*foreign) and not _is_installed(*_named(absolute)))):
         return _absolute(index, *foreign, helper)
     if absolute:

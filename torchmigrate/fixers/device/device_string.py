@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -596,7 +597,11 @@ def _for_device(
         case ast.Call() if not is_foreign(context, up):
             yield from argument(context, whole, outer, device, up)
         case ast.Assign() | ast.AnnAssign() | ast.NamedExpr():
-            yield from _assigned(context, whole, device, up)
+            targets = up.targets if isinstance(up, ast.Assign) else [up.target]
+            yield from _assigned(context, whole, device, up, targets)
+        case ast.Tuple() if targets := _unpacked_to(module, up, outer):
+            unpacked = [*_assigned(context, whole, device, up, targets)]
+            yield from unpacked or device_lists.element(context, whole, device, up)
         case ast.arguments():
             yield from device_defaults.parameter_default(context, whole, outer, device, up)
         case ast.Return() | ast.Lambda() | ast.Yield():
@@ -614,8 +619,22 @@ def _for_device(
             yield from device_lists.element(context, whole, device, up)
 
 
-def _assigned(context: RuleContext, whole: ast.AST, device: Device, up: ast.AST) -> Iterator[Finding]:
-    targets = up.targets if isinstance(up, ast.Assign) else [up.target]  # type: ignore[attr-defined]
+def _unpacked_to(module: SemanticModel, items: ast.Tuple, item: ast.AST) -> list[ast.expr]:
+    """Return the targets that take an item of a tuple: `device` in `dtype, device = torch.float32, "cuda"`."""
+    statement = module.parent(items)
+    if not isinstance(statement, ast.Assign):
+        return []
+    unpacked = [t.elts for t in statement.targets if isinstance(t, (ast.Tuple, ast.List))]
+    alike = len(unpacked) == len(statement.targets) and all(len(each) == len(items.elts) for each in unpacked)
+    if not alike or any(isinstance(each, ast.Starred) for each in itertools.chain(items.elts, *unpacked)):
+        return []
+    at = next(n for n, each in enumerate(items.elts) if each is item)
+    return [each[at] for each in unpacked]
+
+
+def _assigned(
+    context: RuleContext, whole: ast.AST, device: Device, up: ast.AST, targets: Sequence[ast.expr]
+) -> Iterator[Finding]:
     target = next((t for t in targets if DEVICE_NAME.search(_target_name(t))), targets[0])
     name = _target_name(target)
     if _is_member(context, up):
