@@ -257,6 +257,10 @@ DROP = {
         "if x:\n    y = 1\nelse:\n    from torch.cuda import amp\n    y = 2\n",
         "if x:\n    y = 1\nelse:\n    y = 2\n",
     ),
+    "alone below a plain test of a function": (
+        "def f(o):\n    if o.fp16:\n        from torch.cuda import amp\n\n    return 1\n",
+        "def f(o):\n    return 1\n",
+    ),
     "two in an arm": (
         "if x:\n    from torch.cuda.amp import autocast\n    from torch.cuda.amp import GradScaler\n    y = 1\n",
         "if x:\n    y = 1\n",
@@ -291,6 +295,15 @@ KEEP = {
     "import of a submodule": "import torch.cuda.amp\n",
     "in a try": "try:\n    from torch.cuda import amp\nexcept ImportError:\n    pass\n",
     "under an if": "if x:\n    from torch.cuda import amp\n",
+    "under an if of a function that calls": "def f():\n    if g():\n        from torch.cuda import amp\n    return 1\n",
+    "under an if with a comment": "def f(x):\n    if x:  # why\n        from torch.cuda import amp\n    return 1\n",
+    "under an if that goes on": (
+        "def f(x):\n    if x:\n        from torch.cuda import amp\n    else:\n        g()\n    return 1\n"
+    ),
+    "under an elif": (
+        "def f(x):\n    if x:\n        g()\n    elif x.y:\n        from torch.cuda import amp\n    return 1\n"
+    ),
+    "all that a function does": "def f(x):\n    if x:\n        from torch.cuda import amp\n",
     "in a try with more": "try:\n    from torch.cuda import amp\n    y = 1\nexcept ImportError:\n    pass\n",
     "deep in a try": "try:\n    if x:\n        from torch.cuda import amp\n        y = 1\nexcept KeyError:\n    pass\n",
     "imports alone in an arm": "if x:\n    from torch.cuda.amp import autocast\n    from torch.cuda import amp\n",

@@ -255,7 +255,10 @@ def removals(before: SemanticModel, after: SemanticModel) -> list[Edit]:
     for statement, names in found:
         own = after.function(statement) is not None  # no other file takes what a function imports
         dead = [a for a in names if _name(a) in gone and (own or not index.is_taken(path, _name(a)))]
-        if dead:
+        only = _test_for_import_alone(after, statement)
+        if only is not None and len(dead) == len(statement.names):
+            edits += _drop_line(after, *after.span(only))
+        elif dead and only is None:
             edits += _drop(after, statement, dead)
     return edits
 
@@ -281,17 +284,34 @@ def _may_be_code(text: str) -> bool:
 def _removable(module: SemanticModel, statement: ast.Import | ast.ImportFrom) -> list[ast.alias]:
     """Return the names that an import takes from torch.cuda and the like, if its block holds more than imports.
 
-    An import in a `try` statement may ask whether the name is there, so it stays.
+    A block may also hold that import alone: it goes with its plain test. An import in a `try` statement may ask whether
+    the name is there, so it stays.
     """
     ours = [alias for alias in statement.names if _is_ours(statement, alias)]
     up = module.parent(statement) if ours else None
-    if up is None or not any(statement in block and not all(map(_is_import, block)) for block in own_blocks(up)):
+    if up is None or not (_holds_more(up, statement) or _test_for_import_alone(module, statement)):
         return []
     while up is not None and not isinstance(up, (ast.Module, *FUNCTIONS)):
         if isinstance(up, (ast.Try, ast.TryStar)):
             return []
         up = module.parent(up)
     return ours
+
+
+def _holds_more(up: ast.AST, statement: ast.stmt) -> bool:
+    return any(statement in block and not all(map(_is_import, block)) for block in own_blocks(up))
+
+
+def _test_for_import_alone(module: SemanticModel, statement: ast.stmt) -> ast.If | None:
+    """Return the `if` in a function that asks a name, or an attribute of one, to run this import and nothing else."""
+    up = module.parent(statement) if module.function(statement) is not None else None
+    if not isinstance(up, ast.If) or up.body != [statement] or up.orelse or chain_of(up.test) is None:
+        return None
+    if "#" in module.text(up):
+        return None
+    around = module.parent(up)
+    is_beside = around is not None and any(up in block and len(block) > 1 for block in own_blocks(around))
+    return up if is_beside else None
 
 
 def _is_import(node: ast.stmt) -> bool:

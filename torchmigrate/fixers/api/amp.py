@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.model import SemanticModel
+from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import reads_of, spell, spelled
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.source.edits import Edit
@@ -111,6 +111,7 @@ def helper_class(context: RuleContext) -> Iterator[Finding]:
     up = context.module.parent(context.ref)
     if isinstance(context.node, ast.ImportFrom):
         yield from import_fallback(context, _HELPER)
+        yield from _handed_on(context, context.node)
     if helper is None:
         return
     if context.node is not context.ref:
@@ -141,6 +142,23 @@ def helper_class(context: RuleContext) -> Iterator[Finding]:
         yield context.replace(context.ref, f"staticmethod({helper})")  # a function in a class would take `self`
     else:
         yield context.replace(context.ref, helper)
+
+
+def _handed_on(context: RuleContext, statement: ast.ImportFrom) -> Iterator[Finding]:
+    """Report the import of torch.cuda.amp where the module itself is given to a function, which calls it there."""
+    names = {alias.asname or alias.name for alias in statement.names if alias.name == "amp"}
+    if statement.module == "torch.cuda" and not statement.level and names & _given(context.module):
+        yield context.note(
+            "`torch.cuda.amp` is handed on: what is called of it there stays bound to CUDA", blocks=False
+        )
+
+
+@query
+def _given(module: SemanticModel) -> set[str]:
+    """Return the names that calls of the file are given."""
+    calls = (node for node in module.nodes if isinstance(node, ast.Call))
+    values = (value for call in calls for value in (*call.args, *(k.value for k in call.keywords)))
+    return {value.id for value in values if isinstance(value, ast.Name)}
 
 
 _MOCKS = {"Mock", "MagicMock", "NonCallableMock", "NonCallableMagicMock", "AsyncMock", "create_autospec", "object"}
