@@ -275,7 +275,7 @@ def _given_or_asked(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
             yield from _keyword(context, node, outer, context.module.parent(up), arg or "", plain)
         case ast.Assign() | ast.AnnAssign() if plain:
             target = up.targets[0] if isinstance(up, ast.Assign) else up.target
-            if _BACKEND.search(_target(target)) or _target(target) in _given_as_backends(context.module):
+            if _BACKEND.search(_target(target)):
                 yield device_defaults.at_import_checked(context, node, _HELPER)
         case ast.Compare(_, [ast.Eq() | ast.NotEq()], _) if plain and not (
             isinstance(node, ast.Constant) and node.value == "NCCL"
@@ -369,7 +369,7 @@ def _listed(context: RuleContext, node: ast.AST, items: ast.List | ast.Tuple | a
         call = module.parent(up)
         is_backend = isinstance(call, ast.Call) and _speaks_of_backend(module, call)
         yield context.note(_CHOICES, blocks=False) if is_backend else context.left("no option for a backend")
-    elif not isinstance(up, ast.Compare) or up.comparators != [items] or not _is_backend(module, up.left):
+    elif not isinstance(up, ast.Compare) or up.comparators != [items] or not _is_backend(up.left):
         return
     elif "gloo" not in values or not isinstance(node, ast.Constant):
         yield context.left("the list has no gloo, which is the CPU's and MPS's")
@@ -390,16 +390,6 @@ def _callee(context: RuleContext, call: ast.Call) -> str:
 
 def _last(call: ast.Call) -> str:
     return str(chain_of(call.func) or getattr(call.func, "attr", "")).rpartition(".")[2]
-
-
-@query
-def _given_as_backends(module: SemanticModel) -> set[str]:
-    """Return the names that are given where a process group takes its backend: `x` of `init_process_group(x)`."""
-    calls = (
-        n for n in module.nodes if isinstance(n, ast.Call) and last_name(n.func) in ("init_process_group", "new_group")
-    )
-    given = (argument_of(call, "backend", 0 if last_name(call.func) == "init_process_group" else 2) for call in calls)
-    return {value.id for value in given if isinstance(value, ast.Name)}
 
 
 def _target(target: ast.expr) -> str:
@@ -467,7 +457,7 @@ def _compared(context: RuleContext, up: ast.Compare) -> Iterator[Finding]:
     """
     module = context.module
     right = up.comparators[0] is context.node
-    if not _is_backend(module, up.left if right else up.comparators[0]) or not _is_chosen(module):
+    if not _is_backend(up.left if right else up.comparators[0]) or not _is_chosen(module):
         return
     if _others(module, module.function(up) or module.tree):
         yield context.left(_OTHERS)
@@ -484,13 +474,11 @@ def _compared(context: RuleContext, up: ast.Compare) -> Iterator[Finding]:
         yield replace(found, start=start, end=end, guards="choice")
 
 
-def _is_backend(module: SemanticModel, subject: ast.expr) -> bool:
+def _is_backend(subject: ast.expr) -> bool:
     """Return whether a subject is a backend: `backend`, `args.dist_backend`, `get_backend(group)`, also `.lower()`."""
     match subject:
         case ast.Call(ast.Attribute(inner, "lower"), [], []):
-            return _is_backend(module, inner)
-    if isinstance(subject, ast.Name) and subject.id in _given_as_backends(module):
-        return True
+            return _is_backend(inner)
     return bool(_BACKEND.search(_target(subject) or _last_of(subject)))
 
 
