@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import helper_function
+from torchmigrate.semantic.references import calls_by_name, helper_function
 from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leaves_block
 from torchmigrate.syntax.scope import FUNCTIONS, Function, children
 
@@ -229,7 +229,7 @@ def _onward(module: SemanticModel, node: ast.AST) -> Iterator[ast.AST]:
             yield from _reads_in(module, function, name) if function and name else ()
         case ast.Return():
             owner = module.function(up)
-            yield from _calls(module).get(owner.name, ()) if owner else ()
+            yield from (call for call, _ in calls_by_name(module).get(owner.name, ())) if owner else ()
             if owner and any(last_name(decorator).endswith("property") for decorator in owner.decorator_list):
                 yield from _read(module).get(f"self.{owner.name}", ())
         case ast.For(target, iterated) if node is iterated:
@@ -293,14 +293,4 @@ def _read(module: SemanticModel) -> dict[str, list[ast.AST]]:
     for node in module.nodes:
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and (name := chain_of(node)):
             found.setdefault(name, []).append(node)
-    return found
-
-
-@query
-def _calls(module: SemanticModel) -> dict[str, list[ast.AST]]:
-    """Return the calls of the file by the name of what they call."""
-    found: dict[str, list[ast.AST]] = {}
-    for node in module.nodes:
-        if isinstance(node, ast.Call):
-            found.setdefault(last_name(node.func), []).append(node)
     return found

@@ -345,7 +345,7 @@ def _call(module: SemanticModel, node: ast.Call, scope: Scope, seen: Seen) -> It
     elif last[:1].isupper() or (isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR):
         yield Kind.TORCH
     elif function := _function(module, node.func, scope):
-        yield from _returns(module).get(function, []) if _is_new(function, seen) else ()
+        yield from returned_values(module).get(function, []) if _is_new(function, seen) else ()
     else:
         yield Kind.UNKNOWN
 
@@ -365,9 +365,9 @@ def _function(module: SemanticModel, called: ast.expr, scope: Scope) -> Function
 
 
 @query
-def _returns(module: SemanticModel) -> dict[Function, list[Answer]]:
-    """Return the values that each function of the file returns."""
-    found: dict[Function, list[Answer]] = {}
+def returned_values(module: SemanticModel) -> dict[Function, list[tuple[ast.expr, Scope]]]:
+    """Return the values that each function of the file returns, each with its scope."""
+    found: dict[Function, list[tuple[ast.expr, Scope]]] = {}
     for statement in module.scopes.statements:
         if isinstance(statement, ast.Return) and statement.value and (function := module.function(statement)):
             found.setdefault(function, []).append((statement.value, module.scope(statement)))

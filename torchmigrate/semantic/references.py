@@ -16,8 +16,8 @@ from torchmigrate.base import system
 from torchmigrate.project.helper_file import ProjectHelper
 from torchmigrate.project.import_graph import module_stem
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.syntax.resolver import attribute_chain, chain_of
-from torchmigrate.syntax.scope import Binding, Scope, bind_target, children, function_scope, walk
+from torchmigrate.syntax.resolver import attribute_chain, chain_of, last_name
+from torchmigrate.syntax.scope import Binding, Scope, bind_target, children, function_scope, own_nodes, walk
 
 if TYPE_CHECKING:
     from torchmigrate.semantic.model import SemanticModel
@@ -53,6 +53,17 @@ def references(module: SemanticModel) -> Sequence[Reference]:
         found += _reads(statement, module.scopes.scope_of[statement])
     found.sort(key=lambda item: item[0])
     return tuple(reference for _, reference in found)
+
+
+@query
+def calls_by_name(module: SemanticModel) -> Mapping[str, Sequence[tuple[ast.Call, Scope]]]:
+    """Return the calls of the file, each with the scope of its statement, by the last name of what they call."""
+    found: dict[str, list[tuple[ast.Call, Scope]]] = {}
+    for statement in module.scopes.statements:
+        for node in own_nodes(statement):
+            if isinstance(node, ast.Call):
+                found.setdefault(last_name(node.func), []).append((node, module.scopes.scope_of[statement]))
+    return found
 
 
 def _reads(statement: ast.stmt, home: Scope) -> Iterator[tuple[_Position, Reference]]:

@@ -9,7 +9,8 @@ from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.import_graph import FROM_NUMPY
 from torchmigrate.semantic.device_expr import is_cpu
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.syntax.resolver import argument_of, last_name
+from torchmigrate.semantic.references import calls_by_name
+from torchmigrate.syntax.resolver import argument_of
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, own_nodes
 from torchmigrate.torch_api.libraries import ENVIRONMENTS
 from torchmigrate.torch_api.names import DOUBLES
@@ -420,26 +421,22 @@ def results_moved(module: SemanticModel) -> dict[int, int]:
                     if not _casts(module, move):
                         moves.setdefault(function.name, []).append((name, function, module.span(move)[0]))
     found: dict[int, int] = {}
-    for statement in module.scopes.statements if moves else ():
-        for call in (node for node in own_nodes(statement) if isinstance(node, ast.Call)):
-            for name, function, at in moves.get(last_name(call.func), ()):
-                value = _given_for(call, function, name)
-                home, _, what = (_resolved(module, value, statement) or "").rpartition(".")
+    for called, places in moves.items():
+        for call, scope in calls_by_name(module).get(called, ()):
+            for name, function, at in places:
+                value = given_for(call, function, name)
+                made = module.resolve(value.func, scope) if isinstance(value, ast.Call) else None
+                home, _, what = (made or "").rpartition(".")
                 if home == "numpy" and what in _CALCULATING:
                     found.setdefault(at, call.lineno)
     return found
 
 
-def _resolved(module: SemanticModel, value: ast.expr | None, statement: ast.stmt) -> str | None:
-    """Return the name of the function that a value is a result of."""
-    return module.resolve(value.func, module.scope(statement)) if isinstance(value, ast.Call) else None
-
-
-def _given_for(call: ast.Call, function: Function, name: str) -> ast.expr | None:
+def given_for(call: ast.Call, function: Function, name: str) -> ast.expr | None:
     """Return what a call of a function, or of a method, gives for a parameter."""
-    names = [arg.arg for arg in function.args.args]
-    at = names.index(name) - (names[0] == "self" and isinstance(call.func, ast.Attribute))
-    return argument_of(call, name, at)
+    names = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
+    is_method = names[:1] in (["self"], ["cls"]) and isinstance(call.func, ast.Attribute)
+    return argument_of(call, name, names.index(name) - is_method if name in names else len(call.args))
 
 
 _SETS_DEFAULT = ("torch.set_default_dtype", "torch.set_default_tensor_type")

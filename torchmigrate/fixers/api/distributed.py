@@ -554,13 +554,13 @@ def _handed_to(module: SemanticModel, value: ast.AST) -> tuple[Function, str] | 
 @query
 def _backends_given(module: SemanticModel) -> list[ast.expr]:
     """Return the backends that calls of `init_process_group` and of the helper's `dist_backend` are given."""
-    found: list[ast.expr] = []
+    found: list[ast.expr | None] = []
     for call in (n for n in module.nodes if isinstance(n, ast.Call)):
         if helper_function(module, call.func) == "dist_backend":
             found += call.args[:1]
         elif module.resolve(call.func) == STARTS_GROUP:
-            found += [given] if (given := argument_of(call, "backend", 0)) is not None else []
-    return found
+            found.append(argument_of(call, "backend", 0))
+    return [given for given in found if given is not None]
 
 
 @query

@@ -16,11 +16,19 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.receiver import is_module
-from torchmigrate.semantic.references import Reference, helper_function, identifiers, reads_of, spell, spelled
-from torchmigrate.semantic.values import given_before, is_annotation, is_size, is_used_as_tensor, type_test
+from torchmigrate.semantic.receiver import is_module, returned_values
+from torchmigrate.semantic.references import (
+    Reference,
+    calls_by_name,
+    helper_function,
+    identifiers,
+    reads_of,
+    spell,
+    spelled,
+)
+from torchmigrate.semantic.values import given_before, given_for, is_annotation, is_size, is_used_as_tensor, type_test
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.resolver import argument_of, chain_of, last_name
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Scope
 from torchmigrate.torch_api.names import DTYPES, TYPE
 
@@ -409,14 +417,15 @@ def aliased(context: RuleContext) -> Iterator[Finding]:
 
 def _values(context: RuleContext, node: ast.expr) -> list[ast.expr]:
     """Return all values that a name, or an attribute of `self`, is given in this file."""
+    module, scope = context.module, context.scope
     match node:
         case ast.Name() | ast.Call():
-            return [*_origins(context.module, node, context.scope, 3)]
+            return [*_origins(module, node, scope, 3)]
         case ast.Attribute(ast.Name("self" | "cls"), name):
-            owner = context.scope.enclosing_class()
+            owner = scope.enclosing_class()
             assigns = [n for n in ast.walk(owner.node) if isinstance(n, ast.Assign)] if owner else []
-            given = [a.value for a in assigns if any(_is_named(target, name) for target in a.targets)]
-            return [*given, *(v for value in given for v in _origins(context.module, value, None, 3))]
+            given = [a for a in assigns if any(_is_named(target, name) for target in a.targets)]
+            return [v for a in given for v in (a.value, *_origins(module, a.value, module.scope(a), 3))]
         case ast.IfExp():
             return [node]
     return []
@@ -426,33 +435,35 @@ def _is_named(target: ast.expr, name: str) -> bool:
     return isinstance(target, (ast.Attribute, ast.Name)) and _alias_name(target) == name
 
 
-def _origins(module: SemanticModel, node: ast.expr, scope: Scope | None, deep: int) -> Iterator[ast.expr]:
+def _origins(module: SemanticModel, node: ast.expr, scope: Scope, deep: int) -> Iterator[ast.expr]:
     """Yield what a name, or a call of a function of this file, may be: through unpacking, returns and arguments."""
-    scope = scope or module.scope(node)
-    found = scope.find(node.id) if isinstance(node, ast.Name) and deep else None
-    for holder, binding in ((found[0], b) for b in found[1]) if found else ():
+    for value, home in _sources(module, node, scope) if deep else ():
+        yield value
+        yield from _origins(module, value, home, deep - 1)
+
+
+def _sources(module: SemanticModel, node: ast.expr, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
+    """Yield what a name is bound to, or what a call returns, each with its scope: one step of `_origins`."""
+    if isinstance(node, ast.Call):
+        yield from _returned(module, node, scope)
+    home, bindings = (scope.find(node.id) if isinstance(node, ast.Name) else None) or (scope, [])
+    for binding in bindings:
         if binding.value is not None:
-            yield binding.value
-            yield from _origins(module, binding.value, None, deep - 1)
-        elif isinstance(binding.node, ast.arg):
-            for value in _arguments(module, holder.node, binding.node.arg):
-                yield value
-                yield from _origins(module, value, None, deep - 1)
+            yield binding.value, home
+        elif isinstance(binding.node, ast.arg) and isinstance(home.node, FUNCTIONS):
+            for call, where in calls_by_name(module).get(home.node.name, ()):
+                if (given := given_for(call, home.node, binding.node.arg)) is not None:
+                    yield given, where
         else:
-            yield from _unpacked(module, binding.node, deep)
-    if isinstance(node, ast.Call) and deep:
-        for value in _returned(module, node, scope):
-            yield value
-            yield from _origins(module, value, None, deep - 1)
+            yield from _unpacked(module, binding.node, home)
 
 
-def _unpacked(module: SemanticModel, target: ast.AST, deep: int) -> Iterator[ast.expr]:
+def _unpacked(module: SemanticModel, target: ast.AST, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
     """Yield what a target of an assignment may take of the tuples that a function of this file returns."""
     for call, at, count in _taken_of_calls(module).get(target, ()):
-        for value in _returned(module, call, module.scope(target)):
+        for value, home in _returned(module, call, scope):
             if isinstance(value, ast.Tuple) and len(value.elts) == count:
-                yield value.elts[at]
-                yield from _origins(module, value.elts[at], None, deep - 1)
+                yield value.elts[at], home
 
 
 @query
@@ -467,43 +478,11 @@ def _taken_of_calls(module: SemanticModel) -> Mapping[ast.AST, list[tuple[ast.Ca
     return found
 
 
-def _returned(module: SemanticModel, call: ast.Call, scope: Scope) -> list[ast.expr]:
-    """Return the values that a function of this file returns, called by its name."""
+def _returned(module: SemanticModel, call: ast.Call, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
+    """Yield the values that a function of this file returns, called by its name."""
     found = scope.find(call.func.id) if isinstance(call.func, ast.Name) else None
-    functions = [b.node for b in found[1] if isinstance(b.node, FUNCTIONS)] if found else []
-    return [value for function in functions for value in _return_values(module).get(function, ())]
-
-
-@query
-def _return_values(module: SemanticModel) -> Mapping[ast.AST, list[ast.expr]]:
-    """Return what each function of the file returns."""
-    found: dict[ast.AST, list[ast.expr]] = {}
-    for node in module.scopes.statements:
-        function = module.function(node) if isinstance(node, ast.Return) else None
-        if isinstance(node, ast.Return) and node.value is not None and function is not None:
-            found.setdefault(function, []).append(node.value)
-    return found
-
-
-def _arguments(module: SemanticModel, function: ast.AST, name: str) -> list[ast.expr]:
-    """Return what calls in this file give for a parameter of a function, by its name or at its position."""
-    if not isinstance(function, FUNCTIONS):
-        return []
-    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-    is_method = names[:1] in (["self"], ["cls"])
-    at = names.index(name) - is_method if name in names else len(names)
-    given = (argument_of(call, name, at) for call in _calls_by_name(module).get(function.name, ()))
-    return [value for value in given if value is not None and not isinstance(value, ast.Starred)]
-
-
-@query
-def _calls_by_name(module: SemanticModel) -> Mapping[str, list[ast.Call]]:
-    """Return the calls of the file by the last part of what they call."""
-    found: dict[str, list[ast.Call]] = {}
-    for node in module.nodes:
-        if isinstance(node, ast.Call):
-            found.setdefault(last_name(node.func), []).append(node)
-    return found
+    for binding in found[1] if found else ():
+        yield from returned_values(module).get(binding.node, ()) if isinstance(binding.node, FUNCTIONS) else ()
 
 
 def _alias_name(target: ast.Attribute | ast.Name) -> str:
