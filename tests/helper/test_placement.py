@@ -42,6 +42,53 @@ def index(root: Path) -> ImportIndex:
 
 # files; for each file that needs the helper: where it is put, how it is imported; what must run (folder, arguments)
 PLACES = {
+    "several packages that setup() does not list, beside scripts": (
+        {
+            "setup.py": "from setuptools import setup\nsetup(name='dpr')",
+            "train.py": "from dpr.models import build\nimport torch\nprint('cuda')",
+            "conf/train.yaml": "a: 1",
+            "dpr/__init__.py": "",
+            "dpr/options.py": "import torch\ndef setup(): pass",
+            "dpr/models/__init__.py": "from .bert import build",
+            "dpr/models/bert.py": "from dpr.options import setup\ndef build(): pass",
+            "dpr/models/text.py": "from .bert import build\ndef other(): pass",
+        },
+        {
+            "train.py": ("accel.py", "import accel"),
+            "dpr/options.py": ("accel.py", "import accel"),
+            "dpr/models/bert.py": ("accel.py", "import accel"),
+            "dpr/models/text.py": ("accel.py", "import accel"),
+        },
+        [(".", "train.py")],
+    ),
+    "a package in a namespace that other installations share": (
+        {
+            "pyproject.toml": (
+                '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+                '[tool.hatch.build.targets.wheel]\npackages = ["src/note"]\n'
+            ),
+            "src/note/audio/__init__.py": "",
+            "src/note/audio/core.py": "from note.audio.io import read",
+            "src/note/audio/io.py": "def read(): pass",
+        },
+        {
+            "src/note/audio/core.py": ("src/note/audio/accel.py", "from note.audio import accel"),
+            "src/note/audio/io.py": ("src/note/audio/accel.py", "from note.audio import accel"),
+        },
+        [],
+    ),
+    "a folder without an __init__ that poetry packs by the project's name": (
+        {
+            "pyproject.toml": '[tool.poetry]\nname = "my-net"\nversion = "1"\n',
+            "my_net/model.py": "from my_net.utils import pick",
+            "my_net/utils.py": "def pick(): pass",
+        },
+        {
+            "my_net/model.py": ("my_net/accel.py", "from my_net import accel"),
+            "my_net/utils.py": ("my_net/accel.py", "from my_net import accel"),
+        },
+        [],
+    ),
     "modules that are imported by a name that is computed, with dots among them or without": (
         {
             "main.py": "import importlib\nGame = importlib.import_module('games.' + input()).Game",

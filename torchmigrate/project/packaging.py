@@ -95,15 +95,29 @@ def installed_package(root: str, dotted: Iterable[str]) -> str | None:
         folder = os.path.join(root, *parts[:1])
         is_package = parts and is_installable(root) and os.path.isfile(os.path.join(folder, "__init__.py"))
         # what it builds in place is found as it lies, and what it installs besides has its package's copy either way
-        above = parts[:-1] if any(_UNREAD.intersection(_given(each)) for each in _homes(root)) else parts
-        return folder if is_package and os.path.isdir(os.path.join(root, *above)) else None
+        if any(_UNREAD.intersection(_given(each)) for each in _homes(root)):
+            return folder if is_package and os.path.isdir(os.path.join(root, *parts[:-1])) else None
+        # where nothing is listed, setuptools installs nothing of several packages: neither modules nor what holds them
+        inner = os.path.join(root, *parts)
+        is_bare = os.path.isdir(inner) and not os.path.isfile(os.path.join(inner, "__init__.py"))
+        return folder if is_package and is_bare else None
     for count in range(1, len(parts) + 1):
         folder = os.path.join(root, *parts[:count])
         if not os.path.isdir(folder):
             return None
-        if selection.holds(".".join(parts[:count])):
+        if selection.holds(".".join(parts[:count])) and not _is_namespace(folder, parts[count:]):
             return folder
     return None
+
+
+def _is_namespace(folder: str, below: Iterable[str]) -> bool:
+    """Return whether a folder holds one package and no module: the name above it is shared with other installations."""
+    inner = os.path.join(folder, *itertools.islice(below, 1))
+    if os.path.isfile(os.path.join(folder, "__init__.py")) or not os.path.isfile(os.path.join(inner, "__init__.py")):
+        return False
+    shown = [name for name in os.listdir(folder) if not name.startswith((".", "__pycache__"))]
+    modules = [name for name in shown if name.endswith(".py") or os.path.isdir(os.path.join(folder, name))]
+    return modules == [os.path.basename(inner)]
 
 
 @cache
@@ -324,7 +338,7 @@ def _of_poetry(folder: str, table: Mapping[str, Any]) -> _Selection | None:
         source = os.path.normpath(os.path.join(folder, str(packages[0].get("from", "."))))
         named = tuple(str(item["include"]).strip("/").replace("/", ".") for item in packages)
         return _Selection(source, trees=named) if not any("*" in name for name in named) else None
-    return _named(folder, str(table.get("name", "")))
+    return _named(folder, str(table.get("name", "")), marker="")
 
 
 def _of_one_package(folder: str, tables: Mapping[str, Any]) -> _Selection | None:
@@ -362,12 +376,13 @@ def _of_pdm(folder: str, table: Mapping[str, Any]) -> _Selection:
     return _Selection(source, trees=trees) if trees else _Selection(source, include=("*",))
 
 
-def _named(folder: str, name: str) -> _Selection | None:
+def _named(folder: str, name: str, marker: str = "__init__.py") -> _Selection | None:
+    """Return the package with the project's name, if its folder holds the marker; poetry takes any folder."""
     module = re.sub(r"[-.]+", "_", name)
     places = (folder, os.path.join(folder, "src"))
     for stem in dict.fromkeys((module, module.lower())):
         for place in places:
-            if stem and os.path.isfile(os.path.join(place, stem, "__init__.py")):
+            if stem and os.path.exists(os.path.join(place, stem, marker)):
                 return _Selection(place, trees=(stem,))
     return None
 

@@ -72,6 +72,9 @@ _OF_NUMPY = (
 def moved_array(context: RuleContext) -> Iterator[Finding]:
     """Cast an array before it is moved where it is cast right after: NumPy's numbers are float64, which MPS lacks."""
     module, made = context.module, context.node
+    if isinstance(context.ref, ast.Attribute) and context.ref.attr == "float":
+        yield from _moved_tensor(context)
+        return
     up = module.parent(_shaped(module, made))
     moving = module.parent(up) if isinstance(up, ast.Attribute) and up.attr == "to" else None
     if not isinstance(made, ast.Call) or not isinstance(moving, ast.Call) or not names_device(moving):
@@ -85,6 +88,31 @@ def moved_array(context: RuleContext) -> Iterator[Finding]:
         moved = module.source.utf8[end:last].decode().strip().removeprefix("\\").strip()
         edits = [Edit(after, after, moved), Edit(end, last, "")]
         yield context.fix(edits, where_cuda_is_named(module))
+
+
+def _moved_tensor(context: RuleContext) -> Iterator[Finding]:
+    """Report `x.to(device).float()` where `x` comes from elsewhere: the cast says that it need not be float32."""
+    module = context.module
+    match context.call:
+        case ast.Call(ast.Attribute(ast.Call(ast.Attribute(given, "to")) as move), [], []) as cast:
+            if names_device(move) and module.facts.is_for_devices and _comes_from_elsewhere(module, given):
+                (_, after), (_, end), (_, last) = map(module.span, (given, move, cast))
+                edits = [Edit(after, after, module.source.utf8[end:last].decode()), Edit(end, last, "")]
+                yield context.fix(edits, Safety.UNSAFE, _MAY_BE_DOUBLE)
+
+
+_MAY_BE_DOUBLE = (
+    "MPS cannot hold float64, which is what NumPy's numbers are unless something else is asked for: "
+    "if this tensor holds it, cast before the move, which gives the same numbers"
+)
+
+
+def _comes_from_elsewhere(module: SemanticModel, node: ast.expr) -> bool:
+    """Return whether a value is a parameter of a function, what a loop gives, or an item of such a value."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    found = module.scope(node).find(node.id) if isinstance(node, ast.Name) else None
+    return found is not None and any(binding.value is None for binding in found[1])
 
 
 _SHAPES = SHAPING_METHODS | {"flatten"}
