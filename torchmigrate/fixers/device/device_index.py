@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.fixers.hazard.mps import where_cuda_is_named
 from torchmigrate.semantic.device_expr import moves_data, wrapped
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import uses_torch
@@ -16,6 +17,7 @@ from torchmigrate.semantic.receiver import parallel_classes
 from torchmigrate.semantic.references import asks_accelerator, helper_function, reads_of, spell, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, is_same
+from torchmigrate.syntax.scope import FUNCTIONS
 
 _INDEX = re.compile(r"^(local_|global_|dist_)?rank$|(^|_)(gpu|cuda|device)_?(id|idx|index)$|^(gpu|cuda)$")
 _SURE = re.compile(r"^(local_)?rank$|gpu_?id$|device_?(id|index)$")
@@ -49,7 +51,13 @@ def device_index(context: RuleContext) -> Iterator[Finding]:
 def _place(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
     """Make `where = x.get_device()` `x.device` if that is only moved to: an integer means CUDA before torch 2.5."""
     module, up = context.module, context.parent
-    if call.args or call.keywords or not isinstance(up, ast.Assign) or not isinstance(up.targets[0], ast.Name):
+    if call.args or call.keywords:
+        return
+    if moves_data(module, call) and _is_tensors(context, call):
+        safety = where_cuda_is_named(module)
+        yield context.rewrite("$x.get_device()", "$x.device", None, safety, _PLACE) or context.note(_PLACE)
+        return
+    if not isinstance(up, ast.Assign) or not isinstance(up.targets[0], ast.Name):
         return
     know_parents(module)
     reads = [reference.node for reference in reads_of(module, up.targets[0].id, context.scope)]
@@ -59,6 +67,28 @@ def _place(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
 
 
 _PLACE = "the number of a tensor's device stands for one of CUDA before torch 2.5; `.device` is where the tensor is"
+
+
+def _is_tensors(context: RuleContext, place: ast.Call) -> bool:
+    """Return whether torch takes the place of something that is a tensor for all that is known: a parameter, an item.
+
+    A class of the project with a method of this name may give anything.
+    """
+    module = context.module
+    taking = module.nearest(place, ast.Call)
+    asked = place.func.value if isinstance(place.func, ast.Attribute) else place
+    while isinstance(asked, ast.Subscript):
+        asked = asked.value
+    found = context.scope.find(asked.id) if isinstance(asked, ast.Name) and asked.id != "self" else None
+    is_local = found is not None and not isinstance(found[0].node, ast.Module)
+    is_own = any(isinstance(node, FUNCTIONS) and node.name == "get_device" for node in module.nodes)
+    return is_local and not is_own and taking is not None and _is_torchs(module, taking)
+
+
+def _is_torchs(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether a call is one of torch's functions, or a method of a tensor that takes a device."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return method == "to" or method.startswith("new_") or (module.resolve(call.func) or "").startswith("torch.")
 
 
 def _is_asked_for_none(module: SemanticModel, node: ast.AST) -> bool:

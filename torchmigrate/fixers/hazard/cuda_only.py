@@ -19,7 +19,7 @@ from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.backends import having
-from torchmigrate.torch_api.libraries import CUDA_ONLY, VARIABLES, knows_cuda_alone
+from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, VARIABLES, knows_cuda_alone
 
 # types and modules that exist on every build: naming them does no harm
 _NAMED = {
@@ -155,18 +155,30 @@ def nvidia_library(context: RuleContext) -> Iterator[Finding]:
     assert isinstance(node, (ast.Import, ast.ImportFrom))
     is_guarded = _guarded(context)
     for library in dict.fromkeys(_libraries(node)):
-        if library in CUDA_ONLY and _first_import(context, library) is node and not _own(context, library):
-            what = f"`{library}` needs NVIDIA's software: {CUDA_ONLY[library]}"
+        advice = CUDA_ONLY.get(library, _KERNELS if library in ENGINES else "")
+        if advice and _first_import(context, library) is node and not _own(context, library):
+            what = f"`{library}` needs NVIDIA's software: {advice}"
             if is_guarded:
                 yield replace(context.left(_GUARDED), message=f"{what} (left alone: {_GUARDED})")
             else:
                 yield context.note(f"{what}; import it where it is used, in a `try`")
 
 
+_KERNELS = "its kernels run on CUDA alone: keep a path in NumPy or plain torch beside them"
+
+
 def _libraries(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return the first names of what is imported, and the whole ones that make kernels: `from numba import cuda`."""
     if isinstance(node, ast.ImportFrom):
-        return [] if node.level else [(node.module or "").partition(".")[0]]
-    return [a.name.partition(".")[0] for a in node.names]
+        home = node.module or ""
+        names = [] if node.level else [home, *(f"{home}.{alias.name}" for alias in node.names)]
+    else:
+        names = [alias.name for alias in node.names]
+    roots = [name.partition(".")[0] for name in names]
+    return [
+        *roots,
+        *(name for name, root in zip(names, roots, strict=True) if name in ENGINES and root not in CUDA_ONLY),
+    ]
 
 
 def _own(context: RuleContext, library: str) -> bool:
