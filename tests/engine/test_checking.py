@@ -1579,3 +1579,18 @@ def test_what_runs_with_a_file_of_python_2_that_names_no_device_is_left(
     found = planned(write_tree(tmp_path, {"main.py": main, "data.py": "import voc\n", "voc.py": f"{line}\n"}), "apply")
     assert isinstance(found["main.py"], Unchanged) is is_old
     assert any("runs together with voc.py, which" in f.message for f in found["main.py"].findings) is is_old
+
+
+@pytest.mark.parametrize(("line", "is_old"), [("import cPickle", True), ("import pickle as cPickle", False)])
+def test_what_runs_with_a_module_that_python_3_renamed_is_left(tmp_path: Path, line: str, is_old: bool) -> None:
+    """Found in bottom-up-attention-vqa: its data set imports cPickle, and the helper is no Python 2."""
+    files = {
+        "main.py": "import torch\nimport data\nprint(torch.zeros(3).cuda())\n",
+        "data.py": f"{line}\nimport utils\nprint('cuda')\n",
+        "tools/score.py": f"{line}\nimport sys\nsys.path.append('.')\nimport utils\n",
+        "utils.py": "import torch\ndef load(path):\n    return torch.load(path).cuda()\n",
+    }
+    found = planned(write_tree(tmp_path, files), "apply")
+    for name in ("main.py", "utils.py"):
+        assert isinstance(found[name], Unchanged) is is_old
+        assert any(", which looks like Python 2" in f.message for f in found[name].findings) is is_old

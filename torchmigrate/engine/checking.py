@@ -97,8 +97,9 @@ class _Run:
         failed = ((path, done.result) for path, done in self.results.items() if isinstance(done.result, Failed))
         index, importers = self.facts.index, self.facts.index.importers
         old = {path: path for path, result in failed if PYTHON_2 in result.error}  # each with the file that shows it
-        unread = (p for p in reached(self.rewrites, index.imported_by) if p not in self.results and p.endswith(".py"))
-        old |= {path: path for path in unread if is_python_2(index.read_or_nothing(path))}
+        around = {use.importer for path in self.rewrites for use in importers.get(path, ())}
+        others = {*reached(self.rewrites, index.imported_by), *self.rewrites, *around} - old.keys()
+        old |= {path: path for path in others if path.endswith(".py") and is_python_2(index.read_or_nothing(path))}
         fresh = list(old)
         while fresh:
             using = {use.importer: old[path] for path in fresh for use in importers.get(path, ())}

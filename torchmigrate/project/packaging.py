@@ -95,12 +95,13 @@ def installed_package(root: str, dotted: Iterable[str]) -> str | None:
         folder = os.path.join(root, *parts[:1])
         is_package = parts and is_installable(root) and os.path.isfile(os.path.join(folder, "__init__.py"))
         # what it builds in place is found as it lies, and what it installs besides has its package's copy either way
-        if any(_UNREAD.intersection(_given(each)) for each in _homes(root)):
+        given = {name for each in _homes(root) for name in _given(each)}
+        if given & _UNREAD:
             return folder if is_package and os.path.isdir(os.path.join(root, *parts[:-1])) else None
         # where nothing is listed, setuptools installs nothing of several packages: neither modules nor what holds them
         inner = os.path.join(root, *parts)
-        is_bare = os.path.isdir(inner) and not os.path.isfile(os.path.join(inner, "__init__.py"))
-        return folder if is_package and is_bare else None
+        is_left_out = "py_modules" not in given and os.path.isfile(os.path.join(inner, "__init__.py"))
+        return folder if is_package and os.path.isdir(inner) and not is_left_out else None
     for count in range(1, len(parts) + 1):
         folder = os.path.join(root, *parts[:count])
         if not os.path.isdir(folder):

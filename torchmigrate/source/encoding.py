@@ -219,10 +219,17 @@ def syntax_message(error: SyntaxError) -> str:
 _STATEMENT_OF_2 = re.compile(rb"(?m)^[ \t]*(?:print|exec)[ \t]+[^\s(=.,)]")
 
 
+# what Python 3 has under another name
+_MODULES_OF_2 = re.compile(
+    rb"(?m)^(?:import|from)[ \t]+"
+    rb"(?:__builtin__|cPickle|ConfigParser|cStringIO|HTMLParser|httplib|StringIO|Tkinter|urllib2|urlparse|xmlrpclib)\b"
+)
+
+
 def is_python_2(raw: bytes) -> bool:
-    """Return whether a file does not parse as `print` or `exec` is a statement in it."""
+    """Return whether a file does not parse as `print` or `exec` is a statement in it, or always imports `cPickle`."""
     if not _STATEMENT_OF_2.search(raw):
-        return False
+        return _MODULES_OF_2.search(raw) is not None
     try:
         ast.parse(raw)
     except SyntaxError as error:

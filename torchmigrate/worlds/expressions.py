@@ -13,7 +13,7 @@ from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import HALVES, canonical
 from torchmigrate.worlds import values
 from torchmigrate.worlds.external import METHOD, MOVING, External
-from torchmigrate.worlds.observations import ASKED, HALVED, LOST, NARROWED, Place, device_of, devices
+from torchmigrate.worlds.observations import ASKED, HALVED, LOST, NARROWED, REFUSAL, Place, device_of, devices
 from torchmigrate.worlds.program import (
     NONE,
     ClassInfo,
@@ -464,6 +464,9 @@ class Expressions(External):
             return join(*(v for _, v in atom.items)) or UNKNOWN
         if isinstance(atom, Named) and atom.name == "os.environ":
             return one(Unknown("user"))
+        if isinstance(atom, Const) and atom.value is None and (edits or state.path):  # an edit leads here: it raises
+            self.seen.add(REFUSAL, self.place(node, frame), const(True).of(edits), state.path, ast.unparse(node))
+            return NOTHING
         if isinstance(atom, Const) and isinstance(atom.value, str) and isinstance(key, Const) and key.type is int:
             return const(atom.value[key.value : key.value + 1 or None])
         if isinstance(atom, Unknown) and isinstance(key, Const) and (put := self.read(("item", repr(key.value)))):
