@@ -599,7 +599,7 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
     # what moves behind a device that moves, and died before, did not run on the CPU
     past = [(p, end) for p, end in _behind_deaths(old, new) if world.kind in _types(new.get(DEVICE, p) or NOTHING)]
     doubtful = {place[0] for place, _ in deaths}
-    ended = [*new.stops.values(), *new.shut.items()]
+    ended = [*new.stops.values(), *new.shut.items(), *new.spare.items()]
     for place, there in original.cuda.of(DEVICE):
         before, now = old.get(DEVICE, place), new.get(DEVICE, original.now(place))
         key = DEVICE, place
@@ -617,7 +617,7 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
             elif now is not None and (not _types(now) or (gone_past and before is None)):
                 continue  # where a tensor is (`y.to(x.device)`): it moves with that; or nothing came here before
             elif now is None and any(_is_between(place, start, end) for start, end in ended):
-                continue  # the program ends before it comes here, or in another branch
+                continue  # the program ends before it comes here, or in another branch; or this is for several devices
             elif (now is not None or place not in original.arms) and not (gone_past and place in original.ends):
                 stays.append(place)
     tests = {place: original.cuda.test_of(place) for place in (*moved, *stays)}

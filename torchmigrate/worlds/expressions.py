@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -464,7 +465,7 @@ class Expressions(External):
             return join(*(v for _, v in atom.items)) or UNKNOWN
         if isinstance(atom, Named) and atom.name == "os.environ":
             return one(Unknown("user"))
-        if isinstance(atom, Const) and atom.value is None and (edits or state.path):  # an edit leads here: it raises
+        if isinstance(atom, Const) and atom.value is None and state.path and _is_given_by_call(node.value, frame):
             self.seen.add(REFUSAL, self.place(node, frame), const(True).of(edits), state.path, ast.unparse(node))
             return NOTHING
         if isinstance(atom, Const) and isinstance(atom.value, str) and isinstance(key, Const) and key.type is int:
@@ -1086,6 +1087,24 @@ def _is_typename(node: ast.AST) -> bool:
 def _names_cuda(atom: Atom) -> bool:
     device = device_of(atom)
     return device is not None and device.type == "cuda"
+
+
+def _is_given_by_call(node: ast.expr, frame: Frame) -> bool:
+    """Return whether a value is what a call gives, at once or by a name that holds nothing else."""
+    return isinstance(node, ast.Call) or (isinstance(node, ast.Name) and node.id in _given_by_calls(frame.info.node))
+
+
+@remembered
+def _given_by_calls(function: ast.AST) -> set[str]:
+    """Return the names in a function that are only assigned to, and only what calls give."""
+    stored = Counter(n.id for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    found = Counter(
+        n.targets[0].id
+        for n in walk(function)
+        if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name) and isinstance(n.value, ast.Call)
+    )
+    taken = {n.arg for n in walk(function) if isinstance(n, ast.arg)}
+    return {name for name, count in found.items() if count == stored[name]} - taken
 
 
 def _is_a_type(node: ast.AST) -> bool:

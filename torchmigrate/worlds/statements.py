@@ -610,6 +610,9 @@ class Statements(Expressions):
             ways.append(self.block(body, inner.copy(), frame))
             deaths.append(_death(body, frame))
             self._ended(node, wanted, deaths[-1], frame)
+        if True not in outcomes and test_edits and _asks_for_several(node.test):
+            start = frame.file.original(frame.file.span(node.body[0])[0])
+            self.seen.spare[frame.file.path, start] = self.place(node.body[-1], frame)[1]
         if isinstance(node.body[-1], ast.Raise) and not node.orelse:
             self.seen.numbers &= numbers  # one accelerator leads on from here, too
         answers = Value({values.Const(b, bool): e for b, e in outcomes.items()})
@@ -978,6 +981,18 @@ def _asks_for_as_many(node: ast.AST) -> list[ast.expr]:
                 case ast.Compare(left, [ast.LtE()], [ast.Call(func, [], [])]) if last_name(func) == "device_count":
                     found += [test] if ast.dump(left) in none else []
     return found
+
+
+@remembered
+def _asks_for_several(test: ast.AST) -> bool:
+    """Return whether a test asks for more than one of something: `torch.cuda.device_count() > 1`."""
+    return any(
+        isinstance(node, ast.Compare)
+        and isinstance(node.ops[0], (ast.Gt, ast.GtE, ast.NotEq))
+        and isinstance(number := node.comparators[0], ast.Constant)
+        and number.value in ((2,) if isinstance(node.ops[0], ast.GtE) else (1,))
+        for node in walk(test)
+    )
 
 
 def _none_of(test: ast.expr) -> ast.expr | None:
