@@ -284,6 +284,26 @@ def test_a_function_that_gives_the_device_leaves_mps_out_for_what_its_callers_le
     assert "torch.cuda" not in done["util.py"]
 
 
+@pytest.mark.parametrize(
+    ("cast", "is_left_out"), [("X.to(self.device).float()", True), ("X.float().to(self.device)", False)]
+)
+def test_a_class_that_asks_for_the_device_and_casts_after_the_move_leaves_mps_out(
+    cast: str, is_left_out: bool, tmp_path: Path
+) -> None:
+    """Found in tabnet: its tables hold float64, which is moved and then cast."""
+    model = f"""import torch
+from util import dev
+class Model:
+    def __init__(self):
+        self.device = dev()
+    def fit(self, X):
+        return {cast}
+"""
+    done = texts_after(write_tree(tmp_path, {"util.py": DEV, "model.py": model}))
+    assert ("is_complete" in done["util.py"]) is is_left_out
+    assert "torch.cuda" not in done["util.py"]
+
+
 def test_a_finding_names_the_file_and_line_that_makes_float64(tmp_path: Path) -> None:
     files = {"train.py": FUNCTION, "metrics.py": "\n" + METRIC.format(MAKING[0])}
     reason = "metrics.py, line 3: the device comes to this, which raises on MPS"
@@ -293,6 +313,32 @@ def test_a_finding_names_the_file_and_line_that_makes_float64(tmp_path: Path) ->
     found = planned(tmp_path, "check", helper="gpu")["train.py"]
     assert f"(left alone: {reason})" in found.findings[0].message
     assert found.findings[0].held == reason
+
+
+@pytest.mark.parametrize(
+    ("made", "is_left_out"), [("np.log(start)", True), ("np.log(start), dtype=torch.float32", False)]
+)
+def test_a_number_of_numpys_that_an_agent_moves_leaves_mps_out(made: str, is_left_out: bool, tmp_path: Path) -> None:
+    """Found in curl, where `log_alpha` is float64: a Mac that trained on the CPU would die at the start."""
+    files = {
+        "agent.py": f"""import numpy as np
+import torch
+class Agent:
+    def __init__(self, start, device):
+        self.log_alpha = torch.tensor({made}).to(device)
+""",
+        "train.py": """import torch
+from agent import Agent
+def make_agent(args, device):
+    return Agent(args.start, device)
+def main(args):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return make_agent(args, device)
+""",
+    }
+    done = texts_after(write_tree(tmp_path, files))
+    assert ("is_complete" in done["train.py"]) is is_left_out
+    assert "torch.cuda" not in done["train.py"]
 
 
 # ---- what torch.jit.script compiles can call no helper

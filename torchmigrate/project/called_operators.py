@@ -18,6 +18,7 @@ from torchmigrate.project.import_graph import CUDA, DOUBLE, EXTENSION, SCRIPTING
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scopes, children, own_nodes, walk
 from torchmigrate.torch_api.libraries import OPERATORS
+from torchmigrate.torch_api.names import DTYPE_WORDS, NUMPY_OF_NUMBERS
 
 if TYPE_CHECKING:
     from torchmigrate.project.import_graph import ImportIndex
@@ -59,7 +60,12 @@ class CalledOperators(ABC):
             scopes = self._hierarchy.scopes(importer)
             if scopes is None:
                 continue
-            calling = (p for p in _parts(scopes.module.node) if any(_is_call_of(name, node) for node in p))
+            calling = [p for p in _parts(scopes.module.node) if any(_is_call_of(name, node) for node in p)]
+            for part in calling:
+                if isinstance(part[0], (*FUNCTIONS, ast.ClassDef)) and isinstance(
+                    line := self._names(part[0], importer), int
+                ):
+                    return importer, line
             names = sorted({node.id for part in calling for node in part if isinstance(node, ast.Name)})
             place = Place(importer, scopes.module)
             if found := next((at for each in names if (at := self.called_by(place, each))), None):
@@ -187,10 +193,13 @@ class DoubleMakers(CalledOperators):
         return os.path.dirname(one) != os.path.dirname(other)  # the modules of a package work on the same tensors
 
     def _is_operator(self, node: ast.expr, path: str) -> bool:
-        """Return whether a node makes float64 of what a method gives; a name may hold a module, or be on the CPU."""
+        """Return whether a node makes float64 of what a method gives, or moves it; a name may hold a module."""
         match node:
+            case ast.Call(ast.Attribute(ast.Call(made, [ast.Call(calculated)], []), "to" | "cuda")):
+                home, _, name = (chain_of(calculated) or "").rpartition(".")
+                return last_name(made) == "tensor" and home in ("np", "numpy") and name in NUMPY_OF_NUMBERS
             case ast.Call(ast.Attribute(made, "float"), [], []):
-                return _is_moved_array(made) and not self._index.holds(path, CUDA)
+                return _is_moved_tensor(made) or (_is_moved_array(made) and not self._index.holds(path, CUDA))
             case ast.Call(ast.Attribute(ast.Call(ast.Attribute(_, method)) as made, "double"), [], []):
                 return method.islower() and not _is_on_cpu(made)
         return False
@@ -227,6 +236,14 @@ def _is_moved_array(node: ast.expr) -> bool:
     match node:
         case ast.Call(ast.Attribute(ast.Call(maker), "to")):
             return last_name(maker) == "from_numpy"
+    return False
+
+
+def _is_moved_tensor(node: ast.expr) -> bool:
+    """Return whether a node is `x.to(device)`, where `x` is a name: a tensor that need not be float32."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Name(), "to"), [where, *_]):
+            return (chain_of(where) or "").rpartition(".")[2] not in (*DTYPE_WORDS, "")
     return False
 
 

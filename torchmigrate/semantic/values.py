@@ -13,7 +13,7 @@ from torchmigrate.semantic.references import calls_by_name
 from torchmigrate.syntax.resolver import argument_of
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, own_nodes
 from torchmigrate.torch_api.libraries import ENVIRONMENTS
-from torchmigrate.torch_api.names import DOUBLES
+from torchmigrate.torch_api.names import DOUBLES, NUMPY_OF_NUMBERS
 
 Given = list[tuple[ast.expr, ast.stmt]]  # values, each with the statement that assigns it
 _OUTWARD = (ast.If, ast.With, ast.For, ast.While, ast.Try)  # a function may run at another time
@@ -552,9 +552,23 @@ def _is_double_array(module: SemanticModel, node: ast.expr, statement: ast.stmt)
                 return False
             if kinds := [k.value for k in keywords if k.arg == "dtype"]:
                 return name in _TOLD and all(_is_numpy_double(module, kind, statement) for kind in kinds)
+            if name in NUMPY_OF_NUMBERS and len(args) == 1:
+                return _is_number(module, args[0], statement)
             if name == "array":
                 return len(args) == 1 and isinstance(args[0], ast.List) and bool(args[0].elts) and is_floats(args[0])
             return name in _FILLED and (len(args) == 1 or name == "linspace")
+    return False
+
+
+def _is_number(module: SemanticModel, node: ast.expr, statement: ast.stmt) -> bool:
+    """Return whether a value is a number that is written out, or a parameter, which callers give as Python's float."""
+    match node:
+        case ast.Constant(int() | float()):
+            return True
+        case ast.Name(name):
+            function = module.function(statement)
+            parameters = function.args if function is not None else None
+            return parameters is not None and name in {a.arg for a in (*parameters.args, *parameters.kwonlyargs)}
     return False
 
 

@@ -35,7 +35,8 @@ _MOVES = ("cuda", "to")
 
 def float64(context: RuleContext) -> Iterator[Finding]:
     if context.qualified in ("torch.tensor", "torch.as_tensor"):
-        made = context.call and context.module.span(context.call)[0]
+        is_put = context.call is not None and any(keyword.arg == "device" for keyword in context.call.keywords)
+        made = context.module.span(context.call)[0] if context.call is not None and is_put else None
         if made in doubles_moved(context.module).get(context.module.function(context.node), ()):
             yield context.note()
     elif isinstance(context.ref, ast.Attribute) and context.ref.attr in _MOVES:
