@@ -24,6 +24,7 @@ class GuardRegion:
 
     guard: Span = (-1, -1)
     covered: list[Span] = field(default_factory=list)
+    own: list[Span] = field(default_factory=list)  # of these, the branch of the test itself
     statement: Span | None = None  # of an assertion: a count of devices beside the test is about the same devices
     flag: GuardRegion | None = None  # the region of the variable that stores the test; shared by its assignments
     home: Function | None = None
@@ -159,7 +160,8 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
 def cover_branch(module: SemanticModel, node: ast.If | ast.While, negated: bool, region: GuardRegion) -> None:
     body = node.orelse if negated else node.body
     region.branch = True
-    region.covered += _whole(module, body)
+    region.own = _whole(module, body)
+    region.covered += region.own
     region.covered.append(module.span(node.test))
     contrary = node.body if negated else node.orelse
     if leaves_block(contrary):

@@ -119,9 +119,9 @@ class Uses:
         self._with_kernels: Inside | None = None
 
     def find(self, region: GuardRegion) -> int | None:
-        """Return the offset of the first such use in a region, but not in code after a refusal; else None."""
-        asked = (self._bound,) if region.refusal else (self._bound, self._names)
-        found = (start for uses in asked for span in region.covered for start, _ in uses.find(*span))
+        """Return the offset of the first such use in a region, but no library's in code after a refusal; else None."""
+        asked = ((self._bound, region.covered), (self._names, region.own if region.refusal else region.covered))
+        found = (start for uses, spans in asked for span in spans for start, _ in uses.find(*span))
         return min(found, default=None)
 
     def kernel(self, region: GuardRegion) -> int | None:
