@@ -42,6 +42,24 @@ def index(root: Path) -> ImportIndex:
 
 # files; for each file that needs the helper: where it is put, how it is imported; what must run (folder, arguments)
 PLACES = {
+    "scripts whose neighbour puts the folder of their modules on sys.path": (
+        {
+            "tools/_init_paths.py": (
+                "import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'lib'))\n"
+            ),
+            "tools/train.py": "import _init_paths\nfrom core.loss import f\nimport sys\nprint(sys.argv)",
+            "tools/plot.py": "import style\nimport sys\nprint(sys.argv)",
+            "tools/style.py": "width = 1",
+            "lib/core/loss.py": "import torch\ndef f(): pass",
+            "lib/core/__init__.py": "",
+        },
+        {
+            "tools/train.py": ("lib/accel.py", "import accel"),
+            "tools/plot.py": ("tools/accel.py", "import accel"),
+            "lib/core/loss.py": ("lib/accel.py", "import accel"),
+        },
+        [("tools", "train.py"), ("tools", "plot.py"), (".", "tools/train.py")],
+    ),
     "several packages that setup() does not list, beside scripts": (
         {
             "setup.py": "from setuptools import setup\nsetup(name='dpr')",

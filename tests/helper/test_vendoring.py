@@ -351,7 +351,7 @@ def test_two_copies_that_one_program_may_find_hold_the_same_functions(tmp_path: 
         tmp_path,
         {
             "train.py": "import paths\nimport torch\nfrom ops.net import f\ntorch.cuda.synchronize()\n",
-            "paths.py": "import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), 'lib'))\n",
+            "paths.py": "import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), 'l' + 'ib'))\n",
             "lib/ops/__init__.py": "",
             "lib/ops/net.py": "import torch\ndef f():\n    torch.cuda.empty_cache()\nf()\n",
             "other/alone.py": "import torch\ntorch.cuda.manual_seed_all(0)\n",

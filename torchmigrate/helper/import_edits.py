@@ -443,8 +443,11 @@ def _anchor(tree: ast.Module, module: SemanticModel, first_use: int) -> ast.stmt
 
 @query
 def import_below_path_edit(module: SemanticModel, root: str) -> ast.stmt | None:
-    """Return the first top-level statement that imports from the folder `root`, if the file edits sys.path above it."""
-    if not root or not any(word in module.source.text for word in ("sys", "addsitedir")):
+    """Return the first top-level statement that imports from the folder `root`, if sys.path is edited above it.
+
+    The file does so itself, or imports a neighbour that does.
+    """
+    if not root:
         return None
     index, path = module.facts.index, str(module.path)
     is_edited = False
@@ -456,6 +459,9 @@ def import_below_path_edit(module: SemanticModel, root: str) -> ast.stmt | None:
 
 
 def _edits_path(module: SemanticModel, node: ast.AST) -> bool:
+    if isinstance(node, ast.Import):
+        index, path = module.facts.index, str(module.path)
+        return any(index.neighbour_for_paths(path, tuple(alias.name.split("."))) for alias in node.names)
     if not isinstance(node, (ast.Attribute, ast.Name)):
         return False
     name = module.resolver.dotted(chain_of(node) or "", module.scopes.module)

@@ -206,6 +206,8 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
         return place
     if proven := _root_used(index, own, path, helper, 2):  # what is named in full is nobody else's
         return _absolute(index, *proven, helper)
+    if not uses and (used := _set_up_by_neighbour(index, path, own)):
+        return _absolute(index, *used, helper)
     if _has_siblings(index, own, directory):
         return beside(path, helper)
     if in_package and not uses:
@@ -390,6 +392,20 @@ def installed_above(index: ImportIndex, directory: str) -> tuple[str, tuple[str,
         dotted = system.dotted(directory, root)
         if folder := installed_package(root, dotted):
             return None if ASIDE.fullmatch(os.path.basename(folder)) else (root, dotted)
+    return None
+
+
+def _set_up_by_neighbour(index: ImportIndex, path: str, own: list[Import]) -> tuple[str, tuple[str, ...]] | None:
+    """Return (root, name) of a module that is always imported from a folder which a neighbour adds to sys.path."""
+    named = [tuple(filter(None, item.module.split("."))) for item in own if not item.level]
+    setters = [*filter(None, (index.neighbour_for_paths(path, dotted) for dotted in named))]
+    added = [search_path(index.read_or_nothing(setter)) for setter in setters]
+    for item, dotted in zip((item for item in own if not item.level), named, strict=True):
+        at = index.locate(path, 0, dotted) or index.locate(path, 0, (*dotted, item.name)) if dotted else None
+        if at is None or at[1] == os.path.dirname(path):
+            continue
+        if any(each.may_add(at[1], setter, index.root) for each, setter in zip(added, setters, strict=True)):
+            return at[1], dotted
     return None
 
 

@@ -315,6 +315,13 @@ class ImportIndex:
             roots = [(root, c) for root, c in roots if not self.is_package(root)]
         return roots
 
+    def neighbour_for_paths(self, path: str, dotted: tuple[str, ...]) -> str:
+        """Return the file beside `path` that it imports by this name, if that speaks of sys.path; else ""."""
+        at = self.locate(path, 0, dotted) if dotted else None
+        if at is None or os.path.dirname(at[0]) != os.path.dirname(path):
+            return ""
+        return at[0] if any(self.holds(at[0], word) for word in SEARCH_PATHS) else ""
+
     def is_package(self, directory: str) -> bool:
         """Return whether a folder has an __init__.py.
 
