@@ -211,3 +211,17 @@ def test_a_decorator_for_cuda_s_casts_ends_no_program(tmp_path: Path) -> None:
     result = planned(write_tree(tmp_path, {"match.py": SCRIPTABLE}), "check")["match.py"]
     left = [f.message for f in result.findings if f.rule == "amp/autocast-device"]  # type: ignore[union-attr]
     assert any("mixed precision" in message for message in left)
+
+
+@pytest.mark.parametrize(("parameters", "is_moved"), [("self", True), ("self, non_blocking=False", False)])
+def test_a_call_with_arguments_is_torchs_where_no_cuda_of_the_project_takes_any(
+    parameters: str, is_moved: bool, tmp_path: Path
+) -> None:
+    """Found in DrQA: its Predictor, in another file, has a `cuda()` without arguments as well."""
+    files = {
+        "reader.py": "import torch\ndef moved(inputs):\n    return [each.cuda(non_blocking=True) for each in inputs]\n",
+        "predictor.py": f"class Predictor:\n    def cuda({parameters}):\n        self.model.cuda()\n",
+    }
+    write_tree(tmp_path, files)
+    found = planned(tmp_path, "apply")["reader.py"]
+    assert isinstance(found, Changed) is is_moved

@@ -10,7 +10,7 @@ from conftest import module, planned, texts_after, write_plan, write_tree
 
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, Unchanged
-from torchmigrate.project.context import ProjectContext, cuda_classes, project_root
+from torchmigrate.project.context import ProjectContext, cuda_methods, project_root
 from torchmigrate.project.helper_file import helper_name, runtime_source
 from torchmigrate.project.helper_parts import Form, is_untouched, vendored
 from torchmigrate.semantic.library_use import uses_torch
@@ -170,7 +170,7 @@ def test_one_helper_for_all_that_share_a_root(tmp_path: Path) -> None:
     ],
 )
 def test_cuda_classes(text: str, expected: set[str]) -> None:
-    assert cuda_classes(text.encode()) == expected
+    assert {name for name, _ in cuda_methods(text.encode())} == expected
 
 
 def test_a_class_of_another_file_makes_its_receivers_doubtful(tmp_path: Path) -> None:

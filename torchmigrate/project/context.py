@@ -40,6 +40,7 @@ class ProjectContext:
     settings: Settings
     files: tuple[str, ...] = ()
     cuda_classes: frozenset[str] = frozenset()
+    bare_cuda: frozenset[str] = frozenset()  # of these, those whose `cuda()` takes no argument
     is_for_devices: bool = True  # it mentions CUDA, or has the helper because it mentioned CUDA before it was migrated
     helper: str = "accel"
     torch: str | None = None
@@ -308,11 +309,13 @@ def build_context(
         notes.append(f"accel.py needs {needs}, and {file} names {major}.{minor}, too")
     helper = helper_file.helper_name(inside, texts, overlay)
     has_helper = any(path.endswith(f"/{helper}.py") for path in inside)
+    methods = [item for text in texts for item in cuda_methods(text)]
     known = ProjectContext(
         root=root,
         settings=settings,
         files=tuple(inside),
-        cuda_classes=frozenset().union(*map(cuda_classes, texts)),
+        cuda_classes=frozenset(name for name, _ in methods),
+        bare_cuda=bare_ones(methods),
         is_for_devices=has_helper or any(occurs_in_code(raw, b"cuda") for raw in texts),
         helper=helper,
         torch=floor,
@@ -367,17 +370,30 @@ def whole_project(paths: Sequence[Path], found: Sequence[discovery.DiscoveredFil
 _DEF_CUDA = re.compile(rb"\n[ \t]+def cuda\(")
 
 
-def cuda_classes(raw: bytes) -> set[str]:
-    """Return the names of classes in a file that define a method `cuda`."""
+def cuda_methods(raw: bytes) -> list[tuple[str, bool]]:
+    """Return the names of classes in a file that define a method `cuda`, each with whether it takes an argument."""
     if not _DEF_CUDA.search(raw):
-        return set()
+        return []
     raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
         tree = ast.parse(raw)
     except (SyntaxError, ValueError, RecursionError):
-        return set()
+        return []
     classes = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef))
-    return {c.name for c in classes if any(isinstance(f, ast.FunctionDef) and f.name == "cuda" for f in c.body)}
+    found = ((c.name, f.args) for c in classes for f in c.body if isinstance(f, ast.FunctionDef) and f.name == "cuda")
+    return [(name, not _is_bare(arguments)) for name, arguments in found]
+
+
+def bare_ones(methods: Iterable[tuple[str, bool]]) -> frozenset[str]:
+    """Return the names of the classes whose `cuda()` takes no argument, in whichever file a class has the name."""
+    methods = list(methods)
+    return frozenset(name for name, _ in methods) - {name for name, takes in methods if takes}
+
+
+def _is_bare(arguments: ast.arguments) -> bool:
+    """Return whether a method takes `self` alone."""
+    more = arguments.vararg or arguments.kwonlyargs or arguments.kwarg
+    return len(arguments.posonlyargs + arguments.args) == 1 and not more
 
 
 def code_of_other_files(paths: Iterable[str], has_work: Callable[[bytes], bool]) -> Iterator[bytes]:

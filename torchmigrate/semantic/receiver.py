@@ -423,16 +423,6 @@ def _user_classes(module: SemanticModel) -> frozenset[str]:
     return frozenset(known)
 
 
-@query
-def own_cuda_takes_nothing(module: SemanticModel) -> bool:
-    """Return whether no `cuda()` of the project takes an argument: all are methods of this file without one."""
-    classes = {s.name: s for s in module.scopes.statements if isinstance(s, ast.ClassDef)}
-    methods = [f for c in classes.values() for f in c.body if getattr(f, "name", "") == "cuda"]
-    taking = (f.args for f in methods if isinstance(f, FUNCTIONS))
-    are_bare = all(len(a.posonlyargs + a.args) == 1 and not (a.vararg or a.kwonlyargs or a.kwarg) for a in taking)
-    return module.facts.cuda_classes <= classes.keys() and are_bare
-
-
 def _base_name(base: ast.expr) -> str:
     return (chain_of(base) or "").rpartition(".")[2]
 

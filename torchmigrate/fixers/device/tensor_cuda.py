@@ -12,7 +12,7 @@ from torchmigrate.semantic.device_expr import in_fstring, maps_cuda, parse_devic
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.receiver import Kind, is_module, own_cuda_takes_nothing, receiver_kind
+from torchmigrate.semantic.receiver import Kind, is_module, receiver_kind
 from torchmigrate.semantic.references import asks_accelerator, helper_function, spell, spelled, strings_in, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import argument_of, last_name, leading_chain
@@ -38,7 +38,7 @@ def tensor_cuda(context: RuleContext) -> Iterator[Finding]:
     if named is None:
         yield context.note("the arguments are not those of torch's `cuda()`, so the receiver may be something else")
         return
-    if kind is Kind.MAYBE_USER and named and own_cuda_takes_nothing(context.module):
+    if kind is Kind.MAYBE_USER and named and context.module.facts.cuda_classes <= context.module.facts.bare_cuda:
         kind = Kind.TORCH
     safety, message = _safety(context, kind)
     yield _moved(context, named, safety, message) or context.note("`.cuda()` in a form that is not understood")
