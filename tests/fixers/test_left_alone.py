@@ -219,7 +219,10 @@ def test_a_call_with_arguments_is_torchs_where_no_cuda_of_the_project_takes_any(
 ) -> None:
     """Found in DrQA: its Predictor, in another file, has a `cuda()` without arguments as well."""
     files = {
-        "reader.py": "import torch\nfrom predictor import Predictor\ndef moved(inputs):\n    return [each.cuda(non_blocking=True) for each in inputs]\n",
+        "reader.py": (
+            "import torch\nfrom predictor import Predictor\n"
+            "def moved(inputs):\n    return [each.cuda(non_blocking=True) for each in inputs]\n"
+        ),
         "predictor.py": f"class Predictor:\n    def cuda({parameters}):\n        self.model.cuda()\n",
     }
     write_tree(tmp_path, files)
