@@ -20,7 +20,7 @@ from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Finding, Skipped
 from torchmigrate.engine.worker import Job, Worker
 from torchmigrate.helper.import_edits import with_import
-from torchmigrate.project.context import ProjectContext, cuda_classes
+from torchmigrate.project.context import ProjectContext, own_cuda
 from torchmigrate.rewriting.rewrite import Outcome, rewrite
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
@@ -57,7 +57,8 @@ class Way:
     def facts(self, raw: bytes) -> ProjectContext:
         settings = Settings(unsafe_fixes=self.unsafe, style=self.style, no_cache=True)
         torch = ">=2.13" if self.style == "native" else None
-        return ProjectContext(Path("/"), settings, cuda_classes=frozenset(cuda_classes(raw)), torch=torch)
+        classes, bare = own_cuda([raw])
+        return ProjectContext(Path("/"), settings, cuda_classes=classes, bare_cuda=bare, torch=torch)
 
 
 WAYS = (Way(), Way(True), Way(False, "native"), Way(True, "native"))

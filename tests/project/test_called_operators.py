@@ -304,6 +304,27 @@ class Model:
     assert "torch.cuda" not in done["util.py"]
 
 
+@pytest.mark.parametrize(
+    ("body", "is_left_out"),
+    [
+        ("for p in params:\n        dist.broadcast(p, 0)", True),
+        ("if dist.get_world_size() > 1:\n        dist.broadcast(params[0], 0)", False),
+    ],
+)
+@pytest.mark.parametrize("gives", ["choice", "return"])
+def test_a_function_that_gives_the_device_leaves_mps_out_where_its_file_has_collectives(
+    body: str, is_left_out: bool, gives: str, tmp_path: Path
+) -> None:
+    """Found in consistency_models: one process of MPI's broadcasts, too, and no backend takes MPS's tensors."""
+    chosen = 'def dev():\n    name = "cuda" if torch.cuda.is_available() else "cpu"\n    return name\n'
+    util = (DEV.removeprefix("import torch\n") if gives == "return" else chosen) + f"def sync(params):\n    {body}\n"
+    util = f"import torch\nimport torch.distributed as dist\n{util}"
+    main = "import torch\nimport util\nx = torch.zeros(2, device=util.dev())\nutil.sync([x])\n"
+    done = texts_after(write_tree(tmp_path, {"util.py": util, "main.py": main}))
+    assert ("is_complete" in done["util.py"]) is is_left_out
+    assert "torch.cuda" not in done["util.py"]
+
+
 def test_a_finding_names_the_file_and_line_that_makes_float64(tmp_path: Path) -> None:
     files = {"train.py": FUNCTION, "metrics.py": "\n" + METRIC.format(MAKING[0])}
     reason = "metrics.py, line 3: the device comes to this, which raises on MPS"

@@ -12,7 +12,7 @@ from pathlib import Path
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Finding, Unchanged
 from torchmigrate.helper.import_edits import with_import
-from torchmigrate.project.context import ProjectContext, bare_ones, cuda_methods
+from torchmigrate.project.context import ProjectContext, own_cuda
 from torchmigrate.rewriting.rewrite import RewriteError, rewrite
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules.model import Case, Rule, Ruleset
@@ -144,9 +144,8 @@ def migrate(
     source = decode(raw)
     settings = Settings(unsafe_fixes=unsafe, style=style)
     torch = _NEWEST_TORCH if style == "native" else None
-    methods = cuda_methods(raw)
-    classes = frozenset(name for name, _ in methods)
-    facts = ProjectContext(Path("/"), settings, cuda_classes=classes, bare_cuda=bare_ones(methods), torch=torch)
+    classes, bare = own_cuda([raw])
+    facts = ProjectContext(Path("/"), settings, cuda_classes=classes, bare_cuda=bare, torch=torch)
     outcome = rewrite(Path("/case.py"), source, rules, facts, plain)
     text = replace(source, utf8=outcome.text)
     edits: tuple[Edit, ...] = ()

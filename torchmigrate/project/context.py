@@ -309,13 +309,13 @@ def build_context(
         notes.append(f"accel.py needs {needs}, and {file} names {major}.{minor}, too")
     helper = helper_file.helper_name(inside, texts, overlay)
     has_helper = any(path.endswith(f"/{helper}.py") for path in inside)
-    methods = [item for text in texts for item in cuda_methods(text)]
+    classes, bare = own_cuda(texts)
     known = ProjectContext(
         root=root,
         settings=settings,
         files=tuple(inside),
-        cuda_classes=frozenset(name for name, _ in methods),
-        bare_cuda=bare_ones(methods),
+        cuda_classes=classes,
+        bare_cuda=bare,
         is_for_devices=has_helper or any(occurs_in_code(raw, b"cuda") for raw in texts),
         helper=helper,
         torch=floor,
@@ -384,10 +384,11 @@ def cuda_methods(raw: bytes) -> list[tuple[str, bool]]:
     return [(name, not _is_bare(arguments)) for name, arguments in found]
 
 
-def bare_ones(methods: Iterable[tuple[str, bool]]) -> frozenset[str]:
-    """Return the names of the classes whose `cuda()` takes no argument, in whichever file a class has the name."""
-    methods = list(methods)
-    return frozenset(name for name, _ in methods) - {name for name, takes in methods if takes}
+def own_cuda(texts: Iterable[bytes]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of the project's classes that define `cuda()`, and those whose `cuda()` takes no argument."""
+    methods = [item for text in texts for item in cuda_methods(text)]
+    classes = frozenset(name for name, _ in methods)
+    return classes, classes - {name for name, takes in methods if takes}
 
 
 def _is_bare(arguments: ast.arguments) -> bool:

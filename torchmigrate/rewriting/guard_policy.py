@@ -478,13 +478,16 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
 
     mended = Around((_span(f), "") for f in findings if f.fix and f.status is Status.OPEN and f.backends == ("mps",))
     raising = cache(partial(_raisers, module, findings, mended))
+    hindering = cache(partial(_for_mps_alone, findings))
     offers = cache(partial(_offers, module, findings))
     spared: dict[Span, tuple[str, str]] = {}  # what is not to lead to MPS: its text then, and the reason
     told: set[str] = set()  # reasons that the last line of a report gives
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
             region.reason = _BOUND.format(module.source.position(at)[0])
-        elif not region.reason and (reason := _double(module, region, mended) or _raising(module, region, raising)):
+        elif not region.reason and (
+            reason := _double(module, region, mended) or _raising(module, region, raising, hindering)
+        ):
             if not region.refusal and region.guard in offers():
                 spared[region.guard] = offers()[region.guard], reason
                 continue
@@ -559,11 +562,15 @@ def _first(region: GuardRegion, moved: Mapping[Function | None, Sequence[int]], 
 
 
 def _raising(
-    module: SemanticModel, region: GuardRegion, raising: Callable[[], Sequence[tuple[Function | None, int]]]
+    module: SemanticModel,
+    region: GuardRegion,
+    raising: Callable[[], Sequence[tuple[Function | None, int]]],
+    hindering: Callable[[], Sequence[int]],
 ) -> str:
     """Return why a guard that chooses a device stays, or "": what this device comes to ran on the CPU, and would raise.
 
-    That stands in the same function, in the class if its `__init__` chooses, or anywhere in a file with its own device.
+    That stands in the same function, in the class if its `__init__` chooses, or anywhere in a file with its own device,
+    be it what a function of the file gives.
     """
     if not _asks_for_cuda(module, region):
         return ""
@@ -573,6 +580,7 @@ def _raising(
         for function, at in raising()
         if region.home in (None, function) or (isinstance(owner, ast.ClassDef) and function in owner.body)
     ]
+    reached += hindering() if _gives_device(module, region) and _returns_what_it_chooses(module, region) else ()
     at = region.first_reached({region.home: reached}, beside=True)
     made = double_made(module, at) if at is not None else _made_behind_the_answer(module, region)
     if made is None and at is not None:
@@ -587,10 +595,17 @@ def _raising(
 def _made_behind_the_answer(module: SemanticModel, region: GuardRegion) -> Position | None:
     """Return where float64 is made that other files lead to where they call the function which gives the device."""
     home = region.home
-    if home is None or not isinstance(module.parent(home), ast.Module) or module.facts.settings.unsafe_fixes:
+    if home is None or not _gives_device(module, region) or module.facts.settings.unsafe_fixes:
         return None
-    gives = any(isinstance(n, ast.Return) and module.span(n)[1] > region.guard[0] for n in ast.walk(home))
-    return module.facts.doubles.made_beside(str(module.path), home.name) if gives and module.facts.files else None
+    return module.facts.doubles.made_beside(str(module.path), home.name) if module.facts.files else None
+
+
+def _gives_device(module: SemanticModel, region: GuardRegion) -> bool:
+    """Return whether a guard stands in a function of the file itself, before a `return`."""
+    home = region.home
+    if home is None or not isinstance(module.parent(home), ast.Module):
+        return False
+    return any(isinstance(n, ast.Return) and module.span(n)[1] > region.guard[0] for n in ast.walk(home))
 
 
 def _raisers(module: SemanticModel, findings: list[Finding], mended: Around[str]) -> list[tuple[Function | None, int]]:
@@ -605,6 +620,26 @@ def _raisers(module: SemanticModel, findings: list[Finding], mended: Around[str]
             node = _expression(module, finding)
             found.append((module.function(node) if node else None, finding.start))
     return [(function, at) for function, at in found if mended.find(at, at) is None]
+
+
+def _returns_what_it_chooses(module: SemanticModel, region: GuardRegion) -> bool:
+    """Return whether a function returns in a branch of a test, or a name that the test decides: `return device`."""
+    decided = [region.guard, *region.covered]
+
+    def is_decided(node: ast.AST) -> bool:
+        start, end = module.span(node)
+        return any(start <= at < end or at <= start < last for at, last in decided)
+
+    nodes = [*ast.walk(region.home)] if region.home is not None else []
+    targets = [t for n in nodes if isinstance(n, ast.Assign) and is_decided(n) for t in n.targets]
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    returned = [n for n in nodes if isinstance(n, ast.Return) and n.value is not None]
+    return any((isinstance(n.value, ast.Name) and n.value.id in names) or is_decided(n) for n in returned)
+
+
+def _for_mps_alone(findings: list[Finding]) -> list[int]:
+    """Return where something is reported that MPS alone cannot do, and that nothing mends in this run."""
+    return [f.start for f in findings if f.backends == ("mps",) and _is_to_do(f)]
 
 
 def _scripted(module: SemanticModel) -> Iterator[Span]:
