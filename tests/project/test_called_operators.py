@@ -285,7 +285,12 @@ def test_a_function_that_gives_the_device_leaves_mps_out_for_what_its_callers_le
 
 
 @pytest.mark.parametrize(
-    ("cast", "is_left_out"), [("X.to(self.device).float()", True), ("X.float().to(self.device)", False)]
+    ("cast", "is_left_out"),
+    [
+        ("X.to(self.device).float()", True),
+        ("X.float().to(self.device)", False),
+        ("X.to(self.device).float() / 255.0", False),
+    ],
 )
 def test_a_class_that_asks_for_the_device_and_casts_after_the_move_leaves_mps_out(
     cast: str, is_left_out: bool, tmp_path: Path

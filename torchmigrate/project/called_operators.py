@@ -211,6 +211,8 @@ class DoubleMakers(CalledOperators):
                 return True
             case ast.If(test) | ast.IfExp(test) if any(_says(part, "mps") for part in walk(test)):
                 return True
+            case ast.BinOp() if is_of_bytes(node):
+                return True
         return super()._is_apart(node)
 
 
@@ -236,6 +238,14 @@ def _is_moved_array(node: ast.expr) -> bool:
     match node:
         case ast.Call(ast.Attribute(ast.Call(maker), "to")):
             return last_name(maker) == "from_numpy"
+    return False
+
+
+def is_of_bytes(node: ast.AST | None) -> bool:
+    """Return whether a node divides by 255, which shows that it was bytes before it was cast: `x.float() / 255`."""
+    match node:
+        case ast.BinOp(_, ast.Div(), ast.Constant(number)):
+            return number == 255
     return False
 
 

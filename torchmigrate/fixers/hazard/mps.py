@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.project.called_operators import is_of_bytes
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.import_graph import BORDER, TRAINING
 from torchmigrate.semantic.library_use import first_call, uses_torch
@@ -96,7 +97,8 @@ def _moved_tensor(context: RuleContext) -> Iterator[Finding]:
     module = context.module
     match context.call:
         case ast.Call(ast.Attribute(ast.Call(ast.Attribute(given, "to")) as move), [], []) as cast:
-            if names_device(move) and module.facts.is_for_devices and _comes_from_elsewhere(module, given):
+            is_told = is_of_bytes(module.parent(cast)) or not names_device(move) or not module.facts.is_for_devices
+            if not is_told and _comes_from_elsewhere(module, given):
                 (_, after), (_, end), (_, last) = map(module.span, (given, move, cast))
                 edits = [Edit(after, after, module.source.utf8[end:last].decode()), Edit(end, last, "")]
                 yield context.fix(edits, Safety.UNSAFE, _MAY_BE_DOUBLE)
