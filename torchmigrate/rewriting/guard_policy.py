@@ -569,8 +569,8 @@ def _raising(
 ) -> str:
     """Return why a guard that chooses a device stays, or "": what this device comes to ran on the CPU, and would raise.
 
-    That stands in the same function, in the class if its `__init__` chooses, or anywhere in a file with its own device,
-    be it what a function of the file gives.
+    That stands in the same function, in the class if its `__init__` chooses, or anywhere in a file with its own device.
+    Where a function gives the device, all counts that is reported for MPS alone in its file.
     """
     if not _asks_for_cuda(module, region):
         return ""

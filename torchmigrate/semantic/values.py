@@ -561,7 +561,7 @@ def _is_double_array(module: SemanticModel, node: ast.expr, statement: ast.stmt)
 
 
 def _is_number(module: SemanticModel, node: ast.expr, statement: ast.stmt) -> bool:
-    """Return whether a value is a number that is written out, or a parameter, which callers give as Python's float."""
+    """Return whether a value is a number that is written out, or a parameter, for which callers mostly give one."""
     match node:
         case ast.Constant(int() | float()):
             return True

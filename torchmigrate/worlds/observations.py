@@ -70,9 +70,8 @@ class Observations:
         self.ends: dict[tuple[Place, bool], set[Place | None]] = {}  # by outcome of a test, where its branch dies
         self.beside: dict[tuple[Place, bool], tuple[int, int]] = {}  # and where the other branch begins and ends
         self.cut: dict[Place, int] = {}  # where a block dies, the offset at which it ends: nothing runs between them
-        self.spare: dict[
-            Place, int
-        ] = {}  # where a branch for several devices begins that a test passes by, and its end
+        # where a branch for several devices begins that a test passes by, and the offset at which it ends
+        self.spare: dict[Place, int] = {}
         self.shut: dict[Place, int] = {}  # where a block refuses, whatever is not known, the offset at which it ends
         # what never gets past itself: where it begins, and the offset at which its block ends
         self.stops: dict[ast.stmt, tuple[Place, int]] = {}
