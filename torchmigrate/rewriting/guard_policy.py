@@ -580,7 +580,8 @@ def _raising(
         for function, at in raising()
         if region.home in (None, function) or (isinstance(owner, ast.ClassDef) and function in owner.body)
     ]
-    reached += hindering() if _gives_device(module, region) and _returns_what_it_chooses(module, region) else ()
+    if hindering() and _gives_device(module, region) and _returns_what_it_chooses(module, region):
+        reached += hindering()
     at = region.first_reached({region.home: reached}, beside=True)
     made = double_made(module, at) if at is not None else _made_behind_the_answer(module, region)
     if made is None and at is not None:
@@ -605,7 +606,13 @@ def _gives_device(module: SemanticModel, region: GuardRegion) -> bool:
     home = region.home
     if home is None or not isinstance(module.parent(home), ast.Module):
         return False
-    return any(isinstance(n, ast.Return) and module.span(n)[1] > region.guard[0] for n in ast.walk(home))
+    return _last_return(module, home) > region.guard[0]
+
+
+@query
+def _last_return(module: SemanticModel, function: Function) -> int:
+    """Return where the last `return` in a function ends, or -1."""
+    return max((module.span(n)[1] for n in ast.walk(function) if isinstance(n, ast.Return)), default=-1)
 
 
 def _raisers(module: SemanticModel, findings: list[Finding], mended: Around[str]) -> list[tuple[Function | None, int]]:
@@ -624,17 +631,22 @@ def _raisers(module: SemanticModel, findings: list[Finding], mended: Around[str]
 
 def _returns_what_it_chooses(module: SemanticModel, region: GuardRegion) -> bool:
     """Return whether a function returns in a branch of a test, or a name that the test decides: `return device`."""
-    decided = [region.guard, *region.covered]
+    if region.home is None:
+        return False
+    inside, around = _deciding(module, region.home)
+    return around.find(*region.guard) is not None or any(inside.find(*span) for span in region.covered)
 
-    def is_decided(node: ast.AST) -> bool:
-        start, end = module.span(node)
-        return any(start <= at < end or at <= start < last for at, last in decided)
 
-    nodes = [*ast.walk(region.home)] if region.home is not None else []
-    targets = [t for n in nodes if isinstance(n, ast.Assign) and is_decided(n) for t in n.targets]
-    names = {target.id for target in targets if isinstance(target, ast.Name)}
+@query
+def _deciding(module: SemanticModel, function: Function) -> tuple[Inside, Around[bool]]:
+    """Return where a function returns a value, and assigns to a name that it returns."""
+    nodes = [*ast.walk(function)]
     returned = [n for n in nodes if isinstance(n, ast.Return) and n.value is not None]
-    return any((isinstance(n.value, ast.Name) and n.value.id in names) or is_decided(n) for n in returned)
+    names = {n.value.id for n in returned if isinstance(n.value, ast.Name)}
+    assigns = [n for n in nodes if isinstance(n, ast.Assign)]
+    to_names = [n for n in assigns if any(isinstance(t, ast.Name) and t.id in names for t in n.targets)]
+    spans = [module.span(node) for node in (*returned, *to_names)]
+    return Inside(spans), Around((span, True) for span in spans)
 
 
 def _for_mps_alone(findings: list[Finding]) -> list[int]:
