@@ -98,7 +98,7 @@ class _Run:
         index, importers = self.facts.index, self.facts.index.importers
         old = {path: path for path, result in failed if PYTHON_2 in result.error}  # each with the file that shows it
         around = {use.importer for path in self.rewrites for use in importers.get(path, ())}
-        others = {*reached(self.rewrites, index.imported_by), *self.rewrites, *around} - old.keys()
+        others = {*reached(self.rewrites, index.imported_by), *around} - old.keys()
         old |= {path: path for path in others if path.endswith(".py") and is_python_2(index.read_or_nothing(path))}
         fresh = list(old)
         while fresh:

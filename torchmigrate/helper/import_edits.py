@@ -450,18 +450,23 @@ def import_below_path_edit(module: SemanticModel, root: str) -> ast.stmt | None:
     if not root:
         return None
     index, path = module.facts.index, str(module.path)
+    may_edit = any(word in module.source.text for word in ("sys", "addsitedir"))
     is_edited = False
     for statement in module.tree.body:
         if is_edited and any(_imports_from(index, path, node, root) for node in ast.walk(statement)):
             return statement
-        is_edited = is_edited or any(_edits_path(module, node) for node in ast.walk(statement))
+        is_edited = is_edited or _imports_setter(index, path, statement)
+        is_edited = is_edited or (may_edit and any(_edits_path(module, node) for node in ast.walk(statement)))
     return None
 
 
+def _imports_setter(index: ImportIndex, path: str, statement: ast.stmt) -> bool:
+    """Return whether a statement imports a neighbour of the file that speaks of sys.path, as `_init_paths` does."""
+    names = statement.names if isinstance(statement, ast.Import) else ()
+    return any(index.neighbour_for_paths(path, tuple(alias.name.split("."))) for alias in names)
+
+
 def _edits_path(module: SemanticModel, node: ast.AST) -> bool:
-    if isinstance(node, ast.Import):
-        index, path = module.facts.index, str(module.path)
-        return any(index.neighbour_for_paths(path, tuple(alias.name.split("."))) for alias in node.names)
     if not isinstance(node, (ast.Attribute, ast.Name)):
         return False
     name = module.resolver.dotted(chain_of(node) or "", module.scopes.module)

@@ -397,15 +397,12 @@ def installed_above(index: ImportIndex, directory: str) -> tuple[str, tuple[str,
 
 def _set_up_by_neighbour(index: ImportIndex, path: str, own: list[Import]) -> tuple[str, tuple[str, ...]] | None:
     """Return (root, name) of a module that is always imported from a folder which a neighbour adds to sys.path."""
-    named = [tuple(filter(None, item.module.split("."))) for item in own if not item.level]
-    setters = [*filter(None, (index.neighbour_for_paths(path, dotted) for dotted in named))]
-    added = [search_path(index.read_or_nothing(setter)) for setter in setters]
-    for item, dotted in zip((item for item in own if not item.level), named, strict=True):
-        at = index.locate(path, 0, dotted) or index.locate(path, 0, (*dotted, item.name)) if dotted else None
-        if at is None or at[1] == os.path.dirname(path):
-            continue
-        if any(each.may_add(at[1], setter, index.root) for each, setter in zip(added, setters, strict=True)):
-            return at[1], dotted
+    named = [(parts, at[1]) for parts, at in (_located(index, path, item) for item in own) if at is not None]
+    setters = [setter for parts, _ in named if (setter := index.neighbour_for_paths(path, parts))]
+    said = [(setter, search_path(index.read_or_nothing(setter))) for setter in setters]
+    for parts, root in named:
+        if root != os.path.dirname(path) and any(each.may_add(root, setter, index.root) for setter, each in said):
+            return root, parts
     return None
 
 

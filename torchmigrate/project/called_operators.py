@@ -61,11 +61,10 @@ class CalledOperators(ABC):
             if scopes is None:
                 continue
             calling = [p for p in _parts(scopes.module.node) if any(_is_call_of(name, node) for node in p)]
-            for part in calling:
-                if isinstance(part[0], (*FUNCTIONS, ast.ClassDef)) and isinstance(
-                    line := self._names(part[0], importer), int
-                ):
-                    return importer, line
+            definitions = [part[0] for part in calling if isinstance(part[0], (*FUNCTIONS, ast.ClassDef))]
+            lines = (self._names(definition, importer) for definition in definitions)
+            if (line := next((line for line in lines if isinstance(line, int)), None)) is not None:
+                return importer, line
             names = sorted({node.id for part in calling for node in part if isinstance(node, ast.Name)})
             place = Place(importer, scopes.module)
             if found := next((at for each in names if (at := self.called_by(place, each))), None):

@@ -111,9 +111,9 @@ def installed_package(root: str, dotted: Iterable[str]) -> str | None:
     return None
 
 
-def _is_namespace(folder: str, below: Iterable[str]) -> bool:
+def _is_namespace(folder: str, below: tuple[str, ...]) -> bool:
     """Return whether a folder holds one package and no module: the name above it is shared with other installations."""
-    inner = os.path.join(folder, *itertools.islice(below, 1))
+    inner = os.path.join(folder, *below[:1])
     if os.path.isfile(os.path.join(folder, "__init__.py")) or not os.path.isfile(os.path.join(inner, "__init__.py")):
         return False
     shown = [name for name in os.listdir(folder) if not name.startswith((".", "__pycache__"))]

@@ -580,7 +580,7 @@ def _raising(
         for function, at in raising()
         if region.home in (None, function) or (isinstance(owner, ast.ClassDef) and function in owner.body)
     ]
-    if hindering() and _gives_device(module, region) and _returns_what_it_chooses(module, region):
+    if hindering() and _returns_what_it_chooses(module, region):
         reached += hindering()
     at = region.first_reached({region.home: reached}, beside=True)
     made = double_made(module, at) if at is not None else _made_behind_the_answer(module, region)
@@ -596,17 +596,10 @@ def _raising(
 def _made_behind_the_answer(module: SemanticModel, region: GuardRegion) -> Position | None:
     """Return where float64 is made that other files lead to where they call the function which gives the device."""
     home = region.home
-    if home is None or not _gives_device(module, region) or module.facts.settings.unsafe_fixes:
+    if home is None or not isinstance(module.parent(home), ast.Module) or module.facts.settings.unsafe_fixes:
         return None
-    return module.facts.doubles.made_beside(str(module.path), home.name) if module.facts.files else None
-
-
-def _gives_device(module: SemanticModel, region: GuardRegion) -> bool:
-    """Return whether a guard stands in a function of the file itself, before a `return`."""
-    home = region.home
-    if home is None or not isinstance(module.parent(home), ast.Module):
-        return False
-    return _last_return(module, home) > region.guard[0]
+    gives = _last_return(module, home) > region.guard[0]
+    return module.facts.doubles.made_beside(str(module.path), home.name) if gives and module.facts.files else None
 
 
 @query
@@ -630,8 +623,8 @@ def _raisers(module: SemanticModel, findings: list[Finding], mended: Around[str]
 
 
 def _returns_what_it_chooses(module: SemanticModel, region: GuardRegion) -> bool:
-    """Return whether a function returns in a branch of a test, or a name that the test decides: `return device`."""
-    if region.home is None:
+    """Return whether a function of the file returns in a branch of a test, or a name that the test decides."""
+    if region.home is None or not isinstance(module.parent(region.home), ast.Module):
         return False
     inside, around = _deciding(module, region.home)
     return around.find(*region.guard) is not None or any(inside.find(*span) for span in region.covered)
