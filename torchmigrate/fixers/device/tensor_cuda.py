@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
+from torchmigrate.fixers.hazard.mps import names_device
 from torchmigrate.semantic.device_expr import in_fstring, maps_cuda, parse_device, without_blocking, wrapped
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import uses_torch
@@ -171,6 +172,8 @@ def map_location(context: RuleContext) -> Iterator[Finding]:
             yield context.left("a file that asks torch.accelerator is portable by its own means")
         elif _is_test_without_cuda(context.module):
             yield context.left("a test that speaks of no CUDA loads what was saved beside it")
+        elif _is_cache(context, call):
+            yield context.left("this function saves that file itself, and moves nothing to a device")
         else:
             text = _on_the_cpu(context, call) or _KEPT
             yield context.replace(given, text) if given else _missing(context, call, text)
@@ -245,6 +248,26 @@ def _is_state(module: SemanticModel, call: ast.Call) -> bool:
 @query
 def _is_test_without_cuda(module: SemanticModel) -> bool:
     return module.facts.is_test(str(module.path)) and not any("cuda" in word for word in words_in(module, module.tree))
+
+
+def _is_cache(context: RuleContext, call: ast.Call) -> bool:
+    """Return whether a function loads a file that it saves too, and moves nothing: prepared data on the CPU."""
+    function = context.module.function(call)
+    return bool(call.args) and function is not None and ast.dump(call.args[0]) in _caches(context.module, function)
+
+
+@query
+def _caches(module: SemanticModel, function: ast.AST) -> set[str]:
+    """Return the paths, as dumps, that a function saves other things to than states; none if it moves anything."""
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    if any(map(names_device, calls)):
+        return set()
+    saved = [call.args for call in calls if module.resolve(call.func) == "torch.save" and len(call.args) > 1]
+    return {ast.dump(path) for value, path, *_ in saved if not any(map(_gives_state, ast.walk(value)))}
+
+
+def _gives_state(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) == "state_dict"
 
 
 def _missing(context: RuleContext, call: ast.Call, text: str) -> Finding:
