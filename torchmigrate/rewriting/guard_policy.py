@@ -90,6 +90,7 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     yield from _of_one_rank(module, findings)
     yield from _of_one_sum(module, findings)
     yield from _of_one_call(module, findings)
+    yield from _of_cuda_alone(module, findings)
     yield from _of_one_method(module, findings)
     yield from _of_one_question(module, findings)
     yield from _of_nccl(module, findings)
@@ -102,6 +103,7 @@ _ONE_TEST = "it needs {}, which knows no accelerator but CUDA"
 _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
 _ONE_METHOD = "line {} stays bound to CUDA, in the same `cuda()`"
 _ONE_CALL = "line {} asks the same for the same call, and stays bound to CUDA"
+_CUDA_ALONE = "line {} hands it to `{}`, which runs on CUDA alone"
 _ONE_QUESTION = "line {} asks the same in this function, and stays bound to CUDA"
 _OLD_TORCH = "it is for a torch without torch.accelerator (before 2.6), which is asked wherever it is there"
 _OF_NCCL = "it is about NCCL, which stays"
@@ -272,6 +274,17 @@ def _of_one_call(module: SemanticModel, findings: list[Finding]) -> Iterator[tup
         if stays := next((f for f in together if f.blocks and f.status is Status.LEFT), None):
             reason = _ONE_CALL.format(module.source.position(stays.start)[0])
             yield from ((_span(f), reason) for f in together)
+
+
+def _of_cuda_alone(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
+    """Yield the arguments of torch's functions for CUDA alone: `torch.cuda.comm.broadcast(x.cuda(), ...)`."""
+    for finding in findings:
+        if finding.blocks and finding.fix is None and finding.status is Status.OPEN:
+            call = _expression(module, finding)
+            chain = chain_of(call.func) if isinstance(call, ast.Call) else None
+            if isinstance(call, ast.Call) and (module.resolve(call.func) or "").startswith("torch.cuda."):
+                reason = _CUDA_ALONE.format(module.source.position(finding.start)[0], chain)
+                yield from ((module.span(given), reason) for given in (*call.args, *call.keywords))
 
 
 def _of_one_method(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:

@@ -119,6 +119,7 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
                 cover_branch(module, up, negated, region)
                 region.covered += _whole(module, up.body) if is_other and not leaves_block(up.body) else ()
                 region.covered += _defaults_of(module, up) if isinstance(up, ast.If) else ()
+                region.covered += _moved_to_kernels(module, guard)
                 region.covered += _flagged(module, up.orelse if negated else up.body, tests)
                 region.covered += _flagged(module, up.body if negated else up.orelse, tests, False)
                 if negated and not up.orelse and not isinstance(up.test, ast.BoolOp):
@@ -173,6 +174,37 @@ def cover_branch(module: SemanticModel, node: ast.If | ast.While, negated: bool,
             region.covered += _prepared(module, node)
     if isinstance(node, ast.If) and portable_chain(module, node):
         region.reason = PORTABLE
+
+
+def kernel_for_the_cpu(module: SemanticModel, test: ast.AST) -> int | None:
+    """Return the line with a compiled kernel for the CPU that a test sets beside one for CUDA, or None."""
+    branch = next((up for up in module.ancestors(test) if isinstance(up, ast.stmt)), None)
+    calls = [n for n in ast.walk(branch) if isinstance(n, ast.Call)] if isinstance(branch, ast.If) else []
+    homes = [(call.lineno, (chain_of(call.func) or "").split(".")[:-1]) for call in calls]  # the modules of functions
+    is_pair = any(_FOR_CUDA.fullmatch(name) for _, home in homes for name in home)
+    return next((line for line, home in homes if any(map(_FOR_CPU.fullmatch, home))), None) if is_pair else None
+
+
+_FOR_CPU, _FOR_CUDA = re.compile(r"(.*_)?cpu"), re.compile(r"(.*_)?(gpu|cuda)")
+
+
+def _moved_to_kernels(module: SemanticModel, guard: ast.AST) -> list[Span]:
+    """Return how a variable that picks a kernel is set, and what that reads: the CPU's kernel takes all but CUDA's."""
+    match guard:
+        case ast.Attribute(ast.Name(name), "is_cuda") if kernel_for_the_cpu(module, guard) is not None:
+            found = module.scope(guard).find(name)
+            values = [binding.value for binding in found[1] if binding.value is not None] if found else []
+            return [*map(module.span, values), *(span for value in values for span in _read_by(module, value))]
+    return []
+
+
+def _read_by(module: SemanticModel, value: ast.expr) -> Iterator[Span]:
+    """Yield the values of the variables of the same function that an expression reads."""
+    names = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+    for name in sorted(names):
+        found = module.scope(value).find(name)
+        if found and isinstance(found[0].node, FUNCTIONS):
+            yield from (module.span(b.value) for b in found[1] if b.value is not None)
 
 
 def _defaults_of(module: SemanticModel, node: ast.If) -> list[Span]:

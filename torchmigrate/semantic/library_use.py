@@ -13,7 +13,7 @@ from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
 from torchmigrate.semantic.guard_regions import OTHERS, GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.source.edits import Inside
-from torchmigrate.syntax.resolver import chain_of, last_name
+from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, own_nodes
 from torchmigrate.torch_api.libraries import CUDA_ONLY, takes
 
@@ -282,18 +282,6 @@ def _reads_visible(module: SemanticModel) -> Iterator[ast.AST]:
                 continue
         if is_read and not isinstance(module.parent(node), (ast.Call, ast.FormattedValue, ast.Expr, ast.BinOp)):
             yield node  # an argument of a call, or a part of a text, is only told
-
-
-def kernel_for_the_cpu(module: SemanticModel, test: ast.AST) -> int | None:
-    """Return the line with a compiled kernel for the CPU that a test sets beside one for CUDA, or None."""
-    branch = next((up for up in module.ancestors(test) if isinstance(up, ast.stmt)), None)
-    calls = [n for n in ast.walk(branch) if isinstance(n, ast.Call)] if isinstance(branch, ast.If) else []
-    homes = [(call.lineno, (chain_of(call.func) or "").split(".")[:-1]) for call in calls]  # the modules of functions
-    is_pair = any(_FOR_CUDA.fullmatch(name) for _, home in homes for name in home)
-    return next((line for line, home in homes if any(map(_FOR_CPU.fullmatch, home))), None) if is_pair else None
-
-
-_FOR_CPU, _FOR_CUDA = re.compile(r"(.*_)?cpu"), re.compile(r"(.*_)?(gpu|cuda)")
 
 
 def _bound_to_cuda(module: SemanticModel) -> Iterator[ast.AST]:

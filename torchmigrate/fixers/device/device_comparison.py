@@ -13,7 +13,7 @@ from dataclasses import replace
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import DEVICE_NAME, in_fstring
-from torchmigrate.semantic.library_use import kernel_for_the_cpu
+from torchmigrate.semantic.guard_regions import kernel_for_the_cpu
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in
 from torchmigrate.source.edits import Edit

@@ -14,7 +14,16 @@ from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import Kind, is_module, receiver_kind
-from torchmigrate.semantic.references import asks_accelerator, helper_function, spell, spelled, strings_in, words_in
+from torchmigrate.semantic.references import (
+    Reference,
+    asks_accelerator,
+    helper_function,
+    reads_of,
+    spell,
+    spelled,
+    strings_in,
+    words_in,
+)
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import argument_of, last_name, leading_chain
 from torchmigrate.syntax.scope import Scope
@@ -177,6 +186,8 @@ def map_location(context: RuleContext) -> Iterator[Finding]:
         else:
             text = _on_the_cpu(context, call) or _KEPT
             yield context.replace(given, text) if given else _missing(context, call, text)
+    elif isinstance(given, (ast.Name, ast.IfExp)):
+        yield from _perhaps_none(context, call, given)
     elif isinstance(given, ast.Lambda):
         yield from _function(context, given)
     elif isinstance(given, ast.Dict) and maps_cuda(context.module, given):
@@ -203,6 +214,51 @@ def _spread(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
     ]
     if edits:
         yield context.fix(edits)
+
+
+def _perhaps_none(context: RuleContext, call: ast.Call, given: ast.Name | ast.IfExp) -> Iterator[Finding]:
+    """Replace the None of a choice, `"cpu" if to_cpu else None`, or of a variable that `torch.load` alone gets."""
+    module = context.module
+    values: list[ast.expr | None] = [given]
+    if isinstance(given, ast.Name):
+        home, bindings = context.scope.find(given.id) or (None, [])
+        values = [binding.value for binding in bindings]
+        loads = [_load_with(module, reference) for reference in reads_of(module, given.id, home)]
+        if None in loads or loads[:1] != [call]:
+            return
+    if not module.facts.is_for_devices or None in values:
+        return
+    arms = [arm for value in values if value is not None for arm in _arms(value)]
+    nones = [arm for arm in arms if isinstance(arm, ast.Constant) and arm.value is None]
+    if len(nones) < len(arms) and not any(_asks_cuda(module, value) for value in values if value is not None):
+        kept = spell(_KEPT, spelled(module))
+        edits = [Edit(*module.span(none), kept) for none in nones]
+        if edits:
+            yield context.fix(edits)
+
+
+def _arms(value: ast.expr) -> Iterator[ast.expr]:
+    """Yield what an expression may give: the arms of a choice, and of those in it."""
+    if isinstance(value, ast.IfExp):
+        yield from (*_arms(value.body), *_arms(value.orelse))
+    else:
+        yield value
+
+
+def _asks_cuda(module: SemanticModel, value: ast.expr) -> bool:
+    """Return whether a choice asks for CUDA: device/device-idiom replaces it."""
+    calls = (node.func for node in ast.walk(value) if isinstance(node, ast.Call))
+    return any((module.resolve(func) or "").startswith("torch.cuda.") for func in calls)
+
+
+def _load_with(module: SemanticModel, reference: Reference) -> ast.Call | None:
+    """Return the call of torch.load whose `map_location` a read is."""
+    know_parents(module)
+    up = module.parent(reference.node)
+    taking = module.parent(up) if isinstance(up, ast.keyword) else up
+    if not isinstance(taking, ast.Call) or argument_of(taking, "map_location", 1) is not reference.node:
+        return None
+    return taking if module.resolve(taking.func, reference.scope) == "torch.load" else None
 
 
 def _loads_with(module: SemanticModel, name: str, scope: Scope) -> list[ast.Call]:

@@ -212,7 +212,8 @@ def environment(context: RuleContext) -> Iterator[Finding]:
 def hidden_cuda(context: RuleContext) -> Iterator[Finding]:
     """Tell the helper, too, where a program hides CUDA's devices from itself, and where the function shows them again.
 
-    A function that knows other accelerators says itself which one is meant.
+    A function that knows other accelerators says itself which one is meant, and one that hides the devices for a while
+    is left: a user's own choice would be lost.
     """
     if (edit := _telling(context)) is not None:
         yield context.fix([edit])
@@ -226,7 +227,9 @@ def _telling(context: RuleContext) -> Edit | None:
     if module.facts.writes_native or not (helper_bound(module) or helper_names(module) or _imports_asker(module)):
         return None  # nothing here asks the helper
     function = module.function(statement)
-    if not words_in(module, function or statement).isdisjoint(OTHERS):
+    if not words_in(module, function or statement).isdisjoint(OTHERS) or (
+        function and _hides_for_a_while(module, function)
+    ):
         return None
     code = module.source.utf8
     (start, end), (name, name_end), (value, _) = map(module.span, (statement, context.node, statement.value))
@@ -238,12 +241,31 @@ def _telling(context: RuleContext) -> Edit | None:
     quote = code[name : name + 1].decode()
     if _hides(module, statement):
         told = f"{of}{quote}TORCH_ACCEL_DEVICE{quote}{between}{quote}cpu{quote}"
-    elif function is not None and any(_hides(module, other) for other in ast.walk(function)):
+    elif function is not None and any(_hides(module, other) for other in _settings(module, function)):
         told = f"{of.rstrip().removesuffix('[')}.pop({quote}TORCH_ACCEL_DEVICE{quote}, None)"
     else:
         return None
     below = end + len(rest)
     return Edit(below, below, f"{module.source.newline}{indent}{told}")
+
+
+@query
+def _settings(module: SemanticModel, function: ast.AST) -> list[ast.Assign]:
+    """Return the statements of a function that set CUDA_VISIBLE_DEVICES."""
+    return [node for node in ast.walk(function) if isinstance(node, ast.Assign) and _sets(module, node)]
+
+
+@query
+def _hides_for_a_while(module: SemanticModel, function: ast.AST) -> bool:
+    """Return whether a function hides the devices and then shows them: it need not mean torch, which asks once."""
+    hiding = [node for node in _settings(module, function) if _hides(module, node)]
+    showing = [node for node in _settings(module, function) if node not in hiding]
+    arms = {node: {(up, below in up.body) for up, below in module.around(node, ast.If)} for node in hiding + showing}
+    return any(
+        hidden.lineno < shown.lineno and not any((up, not held) in arms[shown] for up, held in arms[hidden])
+        for hidden in hiding
+        for shown in showing
+    )
 
 
 def _imports_asker(module: SemanticModel) -> bool:
