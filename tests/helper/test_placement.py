@@ -186,6 +186,22 @@ PLACES = {
         },
         [("", "run.py")],
     ),
+    "a package that setup() installs under another name of that function": (
+        {
+            "setup.py": "from distutils.core import setup\n"
+            "from setuptools import setup as install, find_packages as found\n"
+            "install(name='pkg', packages=found())",
+            "pkg/__init__.py": "from pkg.inner import f",
+            "pkg/inner.py": "from pkg import __init__\ndef f(): pass",
+            "tests/__init__.py": "",
+            "tests/check.py": "import unittest\nimport pkg",
+        },
+        {
+            "pkg/inner.py": ("pkg/accel.py", "from pkg import accel"),
+            "tests/check.py": ("pkg/accel.py", "from pkg import accel"),
+        },
+        [],
+    ),
     "a script in a package that only prints and loops": (
         {
             "pkg/__init__.py": "",

@@ -406,10 +406,16 @@ def _given(folder: str) -> Mapping[str, ast.expr]:
 
 @cache
 def _setup(folder: str) -> ast.Module:
+    """Return the code of setup.py, in which `from setuptools import setup as install` is called by its own name."""
     try:
-        return ast.parse(file_io.read(Path(folder, "setup.py")))
+        tree = ast.parse(file_io.read(Path(folder, "setup.py")))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
+    nodes = list(ast.walk(tree))
+    own = {a.asname: a.name for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names if a.asname}
+    for name in (n for n in nodes if isinstance(n, ast.Name)):
+        name.id = own.get(name.id, name.id)
+    return tree
 
 
 @cache
