@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import Components, reached
@@ -165,6 +165,10 @@ class Check:
         def onward(path: str) -> list[str]:
             return [p for p in self.facts.index.imported_by(path) if p in together]
 
+        @cache
+        def beyond(path: str) -> list[str]:
+            return self._beyond(path, onward)
+
         imported = frozenset(target for path in paths for target in onward(path) if target != path)
         if len(paths) <= LARGEST_GROUP:
             programs = {frozenset(reached([path], onward)) for path in paths}
@@ -178,9 +182,19 @@ class Check:
             if path not in changed:
                 near = [p for p in near if p in names and self._asks_for(path, names[p])]
             if path in changed or near:
-                beyond = [p for each in near for p in onward(each) if self._names_cuda(p)] if is_small else []
-                files = tuple(dict.fromkeys([path, *near, *beyond]))[: LARGEST_GROUP + 1]
+                far = [p for each in near for p in beyond(each)] if is_small else []
+                files = tuple(dict.fromkeys([path, *near, *far]))[: LARGEST_GROUP + 1]
                 yield _Group(files, (path,), (frozenset(files),), imported)
+
+    def _beyond(self, path: str, onward: Callable[[str], Iterable[str]]) -> list[str]:
+        """Return the files naming CUDA that a file imports, directly or through packages, and those packages."""
+        importers: dict[str, list[str]] = {}
+        parts = reached([path], lambda each: onward(each) if each == path or each.endswith("__init__.py") else ())
+        for each in parts:
+            for target in onward(each) if each == path or each.endswith("__init__.py") else ():
+                importers.setdefault(target, []).append(each)
+        leading = {*reached(filter(self._names_cuda, importers), lambda found: importers.get(found, ()))}
+        return [target for target in importers if target in leading]
 
     def _changed_names(self, rewritten: Rewritten) -> list[bytes]:
         """Return the names of the functions and classes of a file that edits change."""
