@@ -249,9 +249,9 @@ def is_of_bytes(node: ast.AST | None) -> bool:
 
 
 def _is_moved_tensor(node: ast.expr) -> bool:
-    """Return whether a node is `x.to(device)`, where `x` is a name: a tensor that need not be float32."""
+    """Return whether a node is `x.to(device)` or `x["boxes"].to(device)`: a tensor that need not be float32."""
     match node:
-        case ast.Call(ast.Attribute(ast.Name(), "to"), [where, *_]):
+        case ast.Call(ast.Attribute(ast.Name() | ast.Subscript(ast.Name()), "to"), [where, *_]):
             return (chain_of(where) or "").rpartition(".")[2] not in (*DTYPE_WORDS, "")
     return False
 

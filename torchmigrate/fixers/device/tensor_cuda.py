@@ -186,7 +186,7 @@ def map_location(context: RuleContext) -> Iterator[Finding]:
         else:
             text = _on_the_cpu(context, call) or _KEPT
             yield context.replace(given, text) if given else _missing(context, call, text)
-    elif isinstance(given, (ast.Name, ast.IfExp)):
+    elif isinstance(given, ast.Name):
         yield from _perhaps_none(context, call, given)
     elif isinstance(given, ast.Lambda):
         yield from _function(context, given)
@@ -216,25 +216,20 @@ def _spread(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
         yield context.fix(edits)
 
 
-def _perhaps_none(context: RuleContext, call: ast.Call, given: ast.Name | ast.IfExp) -> Iterator[Finding]:
-    """Replace the None of a choice, `"cpu" if to_cpu else None`, or of a variable that `torch.load` alone gets."""
+def _perhaps_none(context: RuleContext, call: ast.Call, given: ast.Name) -> Iterator[Finding]:
+    """Replace the None of a variable that `torch.load` alone gets: `where = "cpu" if to_cpu else None`."""
     module = context.module
-    values: list[ast.expr | None] = [given]
-    if isinstance(given, ast.Name):
-        home, bindings = context.scope.find(given.id) or (None, [])
-        values = [binding.value for binding in bindings]
-        loads = [_load_with(module, reference) for reference in reads_of(module, given.id, home)]
-        if None in loads or loads[:1] != [call]:
-            return
-    if not module.facts.is_for_devices or None in values:
+    home, bindings = context.scope.find(given.id) or (None, [])
+    values = [binding.value for binding in bindings if binding.value is not None]
+    loads = [_load_with(module, reference) for reference in reads_of(module, given.id, home)]
+    is_known = len(values) == len(bindings) and None not in loads and loads[:1] == [call]
+    if not is_known or not module.facts.is_for_devices or any(_asks_cuda(module, value) for value in values):
         return
-    arms = [arm for value in values if value is not None for arm in _arms(value)]
+    arms = [arm for value in values for arm in _arms(value)]
     nones = [arm for arm in arms if isinstance(arm, ast.Constant) and arm.value is None]
-    if len(nones) < len(arms) and not any(_asks_cuda(module, value) for value in values if value is not None):
+    if 0 < len(nones) < len(arms):
         kept = spell(_KEPT, spelled(module))
-        edits = [Edit(*module.span(none), kept) for none in nones]
-        if edits:
-            yield context.fix(edits)
+        yield context.fix([Edit(*module.span(none), kept) for none in nones])
 
 
 def _arms(value: ast.expr) -> Iterator[ast.expr]:

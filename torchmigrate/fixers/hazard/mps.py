@@ -101,7 +101,7 @@ def _moved_tensor(context: RuleContext) -> Iterator[Finding]:
             if not is_told and _comes_from_elsewhere(module, given):
                 (_, after), (_, end), (_, last) = map(module.span, (given, move, cast))
                 edits = [Edit(after, after, module.source.utf8[end:last].decode()), Edit(end, last, "")]
-                yield context.fix(edits, Safety.UNSAFE, _MAY_BE_DOUBLE)
+                yield replace(context.fix(edits, Safety.UNSAFE, _MAY_BE_DOUBLE), raises=True)
 
 
 _MAY_BE_DOUBLE = (
