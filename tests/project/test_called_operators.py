@@ -133,6 +133,38 @@ def run():
     assert "use_gpu=accel.is_accelerated(device)" in after
 
 
+LIBRARY = """import torch
+IMPORT
+class Net(torch.nn.Module):
+    def forward(self, x, index):
+        return CALLED
+"""
+CHOICE = """import torch
+from net import Net
+def main(data):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return Net().to(device)(data.x.to(device), data.index.to(device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "called", "stays"),
+    [
+        ("from torch_scatter import scatter_max", "scatter_max(x, index)[0]", True),
+        ("import torch_cluster", "torch_cluster.knn_graph(x, 4)", True),
+        ("from pytorch3d.ops import knn_points", "knn_points(x, index)", True),
+        ("from pytorch3d.transforms import so3_log_map", "so3_log_map(x)", False),
+        ("from torch_geometric.utils import scatter", "scatter(x, index)", False),
+        ("import torch_scatter_like", "torch_scatter_like.f(x)", False),
+    ],
+)
+def test_a_choice_stays_that_comes_to_a_library_of_kernels_for_the_cpu_and_cuda(
+    name: str, called: str, stays: bool, tmp_path: Path
+) -> None:
+    write_tree(tmp_path, {"main.py": CHOICE, "net.py": LIBRARY.replace("IMPORT", name).replace("CALLED", called)})
+    assert ("main.py" not in texts_after(tmp_path)) is stays
+
+
 def test_a_loaded_operator(tmp_path: Path) -> None:
     loaded = "from torch.utils.cpp_extension import load\nfused = load('fused', sources=['fused.cu'])\n"
     files = {"op.py": f"{loaded}def act(x):\n    return fused.act(x)\n", "setup.py": ""}

@@ -14,10 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchmigrate.project.class_hierarchy import ClassHierarchy, Definition, Place
-from torchmigrate.project.import_graph import CUDA, DOUBLE, EXTENSION, SCRIPTING, module_stem
+from torchmigrate.project.import_graph import CUDA, DOUBLE, EXTENSION, OF_KERNELS, SCRIPTING, module_stem
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scopes, children, own_nodes, walk
-from torchmigrate.torch_api.libraries import OPERATORS
+from torchmigrate.torch_api.libraries import KERNELS, OPERATORS
 from torchmigrate.torch_api.names import DTYPE_WORDS, NUMPY_OF_NUMBERS
 
 if TYPE_CHECKING:
@@ -137,13 +137,15 @@ class CalledOperators(ABC):
 
 
 class CompiledOperators(CalledOperators):
-    """Follows names to operators that the project compiles, which have kernels for CUDA and perhaps for the CPU."""
+    """Follows names to operators that have kernels for CUDA and perhaps for the CPU: a library's, or the project's."""
 
-    WORDS = (EXTENSION,)
+    WORDS = (EXTENSION, *OF_KERNELS)
 
     def _is_bound(self, place: Place, binding: Binding) -> bool:
-        """Return whether a name is that of a compiled module: one that is loaded, or no file of its package."""
+        """Return whether a name is of a compiled module: a library's, one that is loaded, or no file of a package."""
         path = place.path
+        if binding.qualified and any(f"{binding.qualified}.".startswith(f"{name}.") for name in KERNELS):
+            return True
         if isinstance(binding.value, ast.Call):
             given = {k.arg for k in binding.value.keywords}
             is_built = last_name(binding.value.func) in LOADERS and not given.isdisjoint({"sources", "cuda_sources"})

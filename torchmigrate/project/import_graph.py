@@ -19,12 +19,13 @@ from torchmigrate.source.encoding import helper_hidden
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import children, tree_of, walk
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.libraries import BUILT_ON_TORCH
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, KERNELS
 
 # words that `process_facts` and others look for in all files
 SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
 BACKENDS = b"nccl", b"NCCL", b"dist_backend"
 EXTENSION = b"cpp_extension"  # a file with it builds operators, or loads them
+OF_KERNELS = tuple(sorted({name.partition(".")[0].encode() for name in KERNELS}))
 FROM_NUMPY = b"from_numpy("
 # a file with one of these may make float64
 DOUBLE = (b".double(", b").float()", FROM_NUMPY, b"tensor(np.", b"tensor(numpy.")
@@ -48,6 +49,7 @@ WORDS = (
     *TF32,
     *BACKENDS,
     EXTENSION,
+    *OF_KERNELS,
     *DOUBLE,
     SCRIPTING,
     *MOCKS,

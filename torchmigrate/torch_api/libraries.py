@@ -24,6 +24,8 @@ FOREIGN = frozenset({*_DATA["foreign"], *(name for name in _TAKES if "." not in 
 NAMESPACES = frozenset(_DATA["namespaces"])
 # namespaces of `torch.ops` that no project compiles
 OPERATORS = frozenset(_DATA["operators"])
+# libraries of operators that have kernels for the CPU and CUDA alone
+KERNELS = frozenset(_DATA["kernels"])
 # libraries that hand what a program has made, such as its options, to programs on other machines
 LAUNCHERS = frozenset(_DATA["launchers"])
 # what makes an object of a table or of keywords, whose items are its attributes
