@@ -497,6 +497,24 @@ class Net(torch.nn.Module):
 """
 
 
+CELL = """import torch
+class Cell(torch.jit.ScriptModule):
+    def __init__(self, size, device="cuda"):
+        super().__init__()
+        self.size = size
+        self.w = torch.nn.Linear(size, size).to(device)
+    @torch.jit.script_method
+    def forward(self, x):
+        return self.w(x) + torch.zeros(2, self.size, PLACE)
+"""
+
+
+@pytest.mark.parametrize(("place", "stays"), [('device="cuda"', True), ("device=x.device", False)])
+def test_a_class_stays_whose_compiled_method_is_bound_to_cuda(place: str, stays: bool, tmp_path: Path) -> None:
+    text = CELL.replace("PLACE", place)
+    assert (_after(tmp_path, {"cell.py": text}, "cell.py") == text) is stays
+
+
 @pytest.mark.parametrize(("how", "stays"), [("export", True), ("ignore", False)])
 def test_a_decorator_of_the_project_may_compile(tmp_path: Path, how: str, stays: bool) -> None:
     """Found in torchani: models could not be scripted any more where its extension is built."""

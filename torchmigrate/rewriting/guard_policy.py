@@ -78,7 +78,7 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     for choice in _choices(module):
         if fixes.find(*module.span(choice.body)) and (at := next(iter(held.find(*module.span(choice.test))), None)):
             yield module.span(choice.body), _BOUND.format(module.source.position(at[0])[0])
-    yield from ((span, _SCRIPTED) for span in _scripted(module))
+    yield from _scripted(module, findings)
     for block in _blocks_of_names(module):
         for node, name, sibling in _for_cuda(block):
             yield module.span(node), _SIBLING.format(name, sibling)
@@ -102,6 +102,7 @@ _NEW_KERNEL = "a statement above ends the notebook's kernel, and the helper with
 _ONE_TEST = "it needs {}, which knows no accelerator but CUDA"
 _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
 _ONE_METHOD = "line {} stays bound to CUDA, in the same `cuda()`"
+_ONE_CLASS = "line {} of the same class stays bound to CUDA: torch.jit compiles it"
 _ONE_CALL = "line {} asks the same for the same call, and stays bound to CUDA"
 _CUDA_ALONE = "line {} hands it to `{}`, which runs on CUDA alone"
 _ONE_QUESTION = "line {} asks the same in this function, and stays bound to CUDA"
@@ -660,12 +661,18 @@ def _for_mps_alone(findings: list[Finding]) -> list[int]:
     return [f.start for f in findings if f.backends == ("mps",) and _is_to_do(f)]
 
 
-def _scripted(module: SemanticModel) -> Iterator[Span]:
-    """Yield the bodies of the functions that torch.jit.script compiles."""
+def _scripted(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
+    """Yield what torch.jit.script compiles, and what makes the object of such a method that is bound to CUDA."""
     names = module.facts.scripted.get(str(module.path), frozenset()) if module.facts.files else frozenset()
+    fixes = Inside(_span(f) for f in findings if names and f.fix and f.status is Status.OPEN)
     for statement in module.scopes.statements if names else ():
-        if isinstance(statement, FUNCTIONS) and name_in_class(statement, module.parent(statement)) in names:
-            yield module.span(statement.body[0])[0], module.span(statement)[1]
+        owner = module.parent(statement)
+        if isinstance(statement, FUNCTIONS) and name_in_class(statement, owner) in names:
+            span = module.span(statement.body[0])[0], module.span(statement)[1]
+            yield span, _SCRIPTED
+            if isinstance(owner, ast.ClassDef) and (at := next(iter(fixes.find(*span)), None)):
+                made = (each for each in owner.body if isinstance(each, FUNCTIONS) and each.name == "__init__")
+                yield from ((module.span(each), _ONE_CLASS.format(module.source.position(at[0])[0])) for each in made)
 
 
 def _is_to_do(finding: Finding) -> bool:
