@@ -375,6 +375,34 @@ PLACES = {
         },
         [],
     ),
+    "a script outside the package that README installs as a release, and from here": (
+        {
+            "setup.py": "from setuptools import setup\nsetup(name='our-pkg', packages=['pkg'])\n",
+            "README.md": "pip install our-pkg\n\nFrom source:\n\npip install -e .\n",
+            "pkg/__init__.py": "",
+            "examples/train.py": "import pkg",
+        },
+        {"examples/train.py": ("examples/accel.py", "import accel")},
+        [],
+    ),
+    "an inner package that is imported by its own name, too": (
+        {
+            "setup.py": "from setuptools import find_packages, setup\nsetup(name='pkg', packages=find_packages())\n",
+            "pkg/__init__.py": "",
+            "pkg/encoders.py": "from pkg.clap.training.train import f",
+            "pkg/clap/__init__.py": "",
+            "pkg/clap/training/__init__.py": "",
+            "pkg/clap/training/main.py": "from training.train import f\nif __name__ == '__main__':\n    f()",
+            "pkg/clap/training/train.py": "from .loss import g\ndef f(): g()",
+            "pkg/clap/training/loss.py": "def g(): pass",
+        },
+        {
+            "pkg/encoders.py": ("pkg/accel.py", "from pkg import accel"),
+            "pkg/clap/training/train.py": ("pkg/clap/training/accel.py", "from . import accel"),
+            "pkg/clap/training/loss.py": ("pkg/clap/training/accel.py", "from . import accel"),
+        },
+        [("pkg/clap", "-m training.train"), ("", "-m pkg.encoders")],
+    ),
     "a script outside the package that README installs from here": (
         {
             "setup.py": "from setuptools import setup\nsetup(name='our-pkg', packages=['pkg'])\n",

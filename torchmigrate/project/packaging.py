@@ -126,7 +126,7 @@ def asks_for_release(folder: str, root: str, package: str) -> bool:
     """Return whether what runs in a folder below `root`, outside its package, is told to use a release of that.
 
     A list of requirements names the release, there or in a folder between, or the pages of the project install it. A
-    list that fetches the package from a repository names no release, nor do pages that also install what lies here.
+    list that fetches the package from a repository names no release, nor do pages that install what lies here first.
     """
     if folder == (own := system.joined(root, package)) or system.is_inside(folder, own):
         return False
@@ -143,14 +143,16 @@ def asks_for_release(folder: str, root: str, package: str) -> bool:
 
 @cache
 def _installed_by_pages(folder: str) -> frozenset[str]:
-    """Return the normal names of the packages whose releases README installs; none if it also installs a folder."""
+    """Return the normal names of the packages whose releases README installs, before it may install a folder."""
+    found: set[str] = set()
     with suppress(OSError):
         pages = [page(folder, name) for name in os.listdir(folder) if fnmatchcase(name.lower(), "readme*")]
-        lines = [line for text in pages for line in text.splitlines()]
-        asked = [word.strip("`\"'") for line in lines for word in line.partition("pip install ")[2].split()]
-        if not any(word.startswith(".") or word == "-e" for word in asked) and not any("setup.py" in s for s in lines):
-            return frozenset(map(_release, asked))
-    return frozenset()
+        for line in (line for text in pages for line in text.splitlines()):
+            asked = [word.strip("`\"'") for word in line.partition("pip install ")[2].split()]
+            if "setup.py" in line or any(word.startswith(("-e", "--editable", ".")) for word in asked):
+                break
+            found.update(map(_release, asked))
+    return frozenset(found)
 
 
 @cache

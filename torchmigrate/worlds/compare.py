@@ -304,6 +304,8 @@ def _mapped(world: World, old: Observations, new: Observations, original: Origin
         before, value = old.get(DEVICE, place), new.get(DEVICE, place)
         if before is None or value is None or world.kind in _types(before) or world.kind not in _types(value):
             continue
+        if Unknown() in before and Unknown() not in value:
+            continue  # instead of None, by which a file is loaded to where it was saved
         is_moved = any(original.together(place[0], path) for path in moved)
         if "cpu" in _types(before) and not is_moved and (edits := new.edits(DEVICE, place)):
             yield Fault(

@@ -640,7 +640,10 @@ class External(ABC):
             self._note_used(call)
         if name in ("to", "cuda", "to_empty"):
             given = join(*call.args[:1], *(v for word, v in call.named.items() if word == "device"))
-            self.position(one(Device("cuda")) if name == "cuda" else given, call, moves=True)
+            if name == "cuda":  # where a flag and its device are joined, the CPU may be among what it is given
+                of_cpu = given.only(a for a in given if isinstance(a, Device) and a.type == "cpu")
+                given = join(one(Device("cuda")), of_cpu) if self.ask(World.is_cuda) else one(Device("cuda"))
+            self.position(given, call, moves=True)
             return TENSOR
         if name in ADDS:
             self.keeps(call)
