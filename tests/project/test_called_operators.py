@@ -156,6 +156,7 @@ def main(data):
         ("from pytorch3d.transforms import so3_log_map", "so3_log_map(x)", False),
         ("from torch_geometric.utils import scatter", "scatter(x, index)", False),
         ("import torch_scatter_like", "torch_scatter_like.f(x)", False),
+        ("import torch_geometric.transforms as T", "T.NormalizeFeatures()(x)", False),
     ],
 )
 def test_a_choice_stays_that_comes_to_a_library_of_kernels_for_the_cpu_and_cuda(
@@ -163,6 +164,18 @@ def test_a_choice_stays_that_comes_to_a_library_of_kernels_for_the_cpu_and_cuda(
 ) -> None:
     write_tree(tmp_path, {"main.py": CHOICE, "net.py": LIBRARY.replace("IMPORT", name).replace("CALLED", called)})
     assert ("main.py" not in texts_after(tmp_path)) is stays
+
+
+@pytest.mark.parametrize(("transform", "stays"), [("ToSparseTensor", True), ("NormalizeFeatures", False)])
+def test_a_choice_stays_beside_what_makes_tensors_for_such_kernels(transform: str, stays: bool, tmp_path: Path) -> None:
+    text = f"""import torch
+import torch_geometric.transforms as T
+from torch_geometric.datasets import Planetoid
+def main():
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return Planetoid("data", "Cora", transform=T.{transform}())[0].to(device)
+"""
+    assert (_after(tmp_path, {"main.py": text}, "main.py") == text) is stays
 
 
 def test_a_loaded_operator(tmp_path: Path) -> None:

@@ -507,9 +507,10 @@ def test_one_index_in_a_function_gets_a_variable_and_copies_that_do_not_wait_ano
         "def f(a, i, device):\n    a.cuda(i), a.cuda(i), a.cuda(i)",
         "def f(a, i):\n    a.cuda(i), a.cuda(i)",
         "a.cuda(i), a.cuda(i), a.cuda(i)",
+        "def f(a, b, i=-1):\n    if b:\n        return a.cuda(i)\n    if i >= 0:\n        a.cuda(i), b.cuda(i)",
     ],
 )
-def test_an_index_that_may_change_gets_none(rules: DispatchTable, text: str) -> None:
+def test_an_index_that_may_change_or_is_not_asked_for_everywhere_gets_none(rules: DispatchTable, text: str) -> None:
     assert "device = accel" not in plainly(rules, text)
 
 

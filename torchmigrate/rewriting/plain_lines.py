@@ -477,7 +477,19 @@ def _bound_in_functions(module: SemanticModel, spans: Sequence[Written], allowed
         group = max(by_text.values(), key=len)
         if len(group) >= _ENOUGH and not _speaks_of(module, owner, own):
             steps = [_steps(module, call) for call in group]
-            yield from _binding(module, own, group, _place(module, steps, steps[0].index(owner) + 1), allowed)
+            place = _place(module, steps, steps[0].index(owner) + 1)
+            is_number = not any(isinstance(argument, ast.Name) for argument in group[0].args)
+            if is_number or any(_comes_to(path, place) for path in steps):
+                yield from _binding(module, own, group, place, allowed)
+
+
+def _comes_to(path: Sequence[ast.stmt], place: ast.stmt | None) -> bool:
+    """Return whether a call is made wherever its function comes to a place: no branch stands between, only loops.
+
+    Above a branch, an index would be asked for that the branch may exclude: `if gpu >= 0`.
+    """
+    between = path[path.index(place) : -1] if place in path else path
+    return all(isinstance(each, (*_LOOPS, ast.With, ast.AsyncWith)) for each in between)
 
 
 def _is_fixed(module: SemanticModel, own: str, call: ast.Call, function: ast.AST) -> bool:

@@ -217,16 +217,14 @@ def _onward(module: SemanticModel, node: ast.AST) -> Iterator[ast.AST]:
             yield up
         case ast.BoolOp() | ast.Subscript() | ast.IfExp() | ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
             yield up
-        case ast.Call(func, arguments):
+        case ast.Call(func):
             name = func.id if isinstance(func, ast.Name) else ""
             if node is func or name in _SAME or module.resolve(func) == "torch.device":
                 yield up
-            elif function := called(module, func):
-                yield from _parameter(module, function, arguments, node)
-        case ast.keyword(name):
-            call = module.parent(up)
-            function = called(module, call.func) if isinstance(call, ast.Call) else None
-            yield from _reads_in(module, function, name) if function and name else ()
+            else:
+                yield from reads_as_parameter(module, node)
+        case ast.keyword():
+            yield from reads_as_parameter(module, node)
         case ast.Return():
             owner = module.function(up)
             yield from (call for call, _ in calls_by_name(module).get(owner.name, ())) if owner else ()
@@ -253,6 +251,18 @@ def called(module: SemanticModel, func: ast.expr) -> Function | None:
             return None
     node = found[0].node if len(found) == 1 else None
     return node if isinstance(node, FUNCTIONS) else None
+
+
+def reads_as_parameter(module: SemanticModel, node: ast.AST) -> list[ast.AST]:
+    """Return where a function of the file reads what a call gives it with this argument."""
+    up = module.parent(node)
+    call = module.parent(up) if isinstance(up, ast.keyword) else up
+    function = called(module, call.func) if isinstance(call, ast.Call) and call.func is not node else None
+    if function is None or not isinstance(call, ast.Call):
+        return []
+    if isinstance(up, ast.keyword):
+        return _reads_in(module, function, up.arg) if up.arg else []
+    return _parameter(module, function, call.args, node)
 
 
 def _parameter(module: SemanticModel, function: Function, arguments: list[ast.expr], node: ast.AST) -> list[ast.AST]:

@@ -10,12 +10,13 @@ from functools import lru_cache
 
 from torchmigrate.project.called_operators import LOADERS, CalledOperators, Position
 from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
+from torchmigrate.project.import_graph import OF_KERNELS
 from torchmigrate.semantic.guard_regions import OTHERS, GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.source.edits import Inside
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, own_nodes
-from torchmigrate.torch_api.libraries import CUDA_ONLY, takes
+from torchmigrate.torch_api.libraries import CUDA_ONLY, KERNELS, takes
 
 
 def first_call(module: SemanticModel, names: Collection[str]) -> ast.Call | None:
@@ -225,8 +226,14 @@ def _reads_of(module: SemanticModel, names: Collection[str]) -> Iterator[ast.AST
 
 @query
 def _operator_uses(module: SemanticModel) -> dict[Function | None, list[int]]:
-    """Return where each function reads what calls operators that the project compiles."""
-    return _uses_of_what_calls(module, module.facts.compiled)
+    """Return where each function reads what calls operators that the project compiles, or a library's kernels."""
+    found = _uses_of_what_calls(module, module.facts.compiled)
+    for statement in module.scopes.statements if any(word in module.source.utf8 for word in OF_KERNELS) else ():
+        scope = module.scope(statement)
+        for node in own_nodes(statement):
+            if isinstance(node, ast.Attribute) and module.resolve(node, scope) in KERNELS:
+                found.setdefault(module.function(statement), []).append(module.span(node)[0])
+    return found
 
 
 @query

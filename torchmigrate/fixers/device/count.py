@@ -9,7 +9,7 @@ from dataclasses import replace
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import DEVICE_NAME, moves_data
-from torchmigrate.semantic.dominance import is_guarded, know_parents, reads
+from torchmigrate.semantic.dominance import is_guarded, know_parents, reads, reads_as_parameter
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain, makes_marks
 from torchmigrate.torch_api.names import STARTS_GROUP
@@ -70,6 +70,8 @@ def _is_device(context: RuleContext) -> bool:
         case ast.Assign([target]) if DEVICE_NAME.search(last_name(target)):
             found = [*reads(module, target)]
             return bool(found) and all(moves_data(module, read) for read in found)
+        case ast.Call() | ast.keyword() if found := reads_as_parameter(module, node):
+            return all(moves_data(module, read) for read in found)
     return False
 
 

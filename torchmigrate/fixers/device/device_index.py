@@ -141,7 +141,7 @@ def index_safety(node: ast.expr) -> Safety | None:
             return None
         case ast.Constant(int()):
             return Safety.SAFE
-        case ast.Name(name) | ast.Attribute(_, name):
+        case ast.Name(name) | ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
             return (Safety.SAFE if _SURE.search(name) else Safety.UNSAFE) if _INDEX.search(name) else None
         case ast.Subscript(ast.Name(name) | ast.Attribute(_, name), ast.Constant(int())):
             return Safety.SAFE if re.search(r"gpu_?ids?$|device_ids$", name) else None
