@@ -381,8 +381,12 @@ PLACES = {
             "README.md": "pip install our-pkg\n\nFrom source:\n\npip install -e .\n",
             "pkg/__init__.py": "",
             "examples/train.py": "import pkg",
+            "benchmarks/speed.py": "import pkg",
         },
-        {"examples/train.py": ("examples/accel.py", "import accel")},
+        {
+            "examples/train.py": ("examples/accel.py", "import accel"),
+            "benchmarks/speed.py": ("pkg/accel.py", "from pkg import accel"),
+        },
         [],
     ),
     "an inner package that is imported by its own name, too": (

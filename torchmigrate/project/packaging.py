@@ -127,8 +127,11 @@ def asks_for_release(folder: str, root: str, package: str) -> bool:
 
     A list of requirements names the release, there or in a folder between, or the pages of the project install it. A
     list that fetches the package from a repository names no release, nor do pages that install what lies here first.
+    Tests and benchmarks are of what lies here.
     """
     if folder == (own := system.joined(root, package)) or system.is_inside(folder, own):
+        return False
+    if not _OF_PROJECT.isdisjoint(system.dotted(folder, root)):
         return False
     homes = _homes(root)
     names = {canonicalize_name(name) for name in (package, *filter(None, map(_distribution, homes)))}
@@ -139,6 +142,9 @@ def asks_for_release(folder: str, root: str, package: str) -> bool:
     if folder not in homes:
         asked.append(_installed_by_pages(homes[-1]))
     return not names.isdisjoint(frozenset().union(*asked))
+
+
+_OF_PROJECT = {"test", "tests", "testing", "benchmark", "benchmarks"}  # folders
 
 
 @cache
