@@ -119,3 +119,13 @@ def test_a_file_that_is_called_like_an_option(here: Path, cli: Cli, monkeypatch:
     assert cli("apply", *files).status == 0
     assert all("accel" in (here / name).read_text() for name in files)
     assert not list(home.iterdir()) and not (here / "out.py").exists()
+
+
+def test_a_helper_that_git_ignores_is_named(here: Path, cli: Cli) -> None:
+    text = "import torch\ndef f(x):\n    return x.cuda()\n"
+    write_tree(here, {".gitignore": "old\n", "old/train.py": text, "train.py": text})
+    git(here, "init", "-q")
+    git(here, "add", "-f", ".")
+    ran = cli("apply", "--allow-dirty", ".", "old")
+    told = [line for line in ran.err.splitlines() if "ignores" in line]
+    assert told == ["note: git ignores old/accel.py, so that a clone would lack it: `git add -f old/accel.py`"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -13,7 +13,7 @@ from torchmigrate.cli import output, selection
 from torchmigrate.cli.output import Progress
 from torchmigrate.cli.selection import Request
 from torchmigrate.config.config_file import pack_errors
-from torchmigrate.diagnostics.finding import Failed, FileResult
+from torchmigrate.diagnostics.finding import Changed, Failed, FileResult
 from torchmigrate.formats.model import Report
 
 if TYPE_CHECKING:
@@ -68,6 +68,18 @@ def _order(plan: Plan, request: Request, settings: Settings) -> Sequence[str]:
     return known.reads(first) if first else ()
 
 
+def _ignored_copies(plan: Plan, here: Path) -> Iterator[str]:
+    """Yield what to do with copies of the helper that git ignores, so that a clone would lack them."""
+    from torchmigrate.vcs import git_tree
+
+    added = [result.path for result in plan.results if isinstance(result, Changed) and result.new]
+    for path in added:
+        repository = git_tree.repository(path.parent)
+        if repository is not None and repository.ignores(path):
+            name = os.path.relpath(path, here)
+            yield f"git ignores {name}, so that a clone would lack it: `git add -f {name}`"
+
+
 def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stream: TextIO | None = None) -> int:
     """Print the report to stdout or `stream`, and return the exit status."""
     results: Sequence[FileResult] = plan.results
@@ -80,8 +92,8 @@ def tell(plan: Plan, request: Request, settings: Settings, only: Selection, stre
     if request.command != "check" and len({result.path for result, _ in report.findings}) > 1:
         report = replace(report, order=_order(plan, request, settings))
     told = _from_project(report, request, settings)
-    if plan.notes:
-        request.say(*(f"note: {note}" for note in plan.notes))
+    if notes := [*plan.notes, *_ignored_copies(plan, here)]:
+        request.say(*(f"note: {note}" for note in notes))
     standing = None
     for each in selection.reports(request):
         shown, facts = told if each.output_format.value in ("text", "concise", "diff") else report, plan.facts
