@@ -768,7 +768,7 @@ def tensor_type(dtype: torch.dtype) -> Any:
 
 def cast(tensor: Any, wanted: Any) -> Any:
     """Return tensor.type(torch.cuda.FloatTensor): of this type, on the accelerator or the CPU."""
-    if isinstance(wanted, str) and ".cuda." in wanted:
+    if isinstance(wanted, str) and wanted.count(".") == 2:  # "torch.cuda.FloatTensor", and MPS's, which `type` refuses
         wanted = getattr(torch, wanted.split(".")[-1]).dtype
     own = wanted is torch.Tensor or isinstance(wanted, (str, type(torch.FloatTensor)))
     if own and (_here().type == "cuda" or getattr(wanted, "is_cuda", None) is not True):

@@ -380,6 +380,7 @@ def test_cast_moves(meta):
     assert (moved.device.type, moved.dtype) == ("meta", torch.float16)
     assert accel.cast(moved, accel.tensor_type(torch.int64)).device.type == "meta"
     assert accel.cast(torch.ones(2), "torch.cuda.LongTensor").device.type == "meta"
+    assert accel.cast(torch.ones(2), "torch.mps.HalfTensor").dtype == torch.float16  # Tensor.type takes it for no type
     assert accel.cast(torch.ones(2), torch.cuda.LongTensor).dtype == torch.int64
     assert accel.cast(torch.ones(2), torch.DoubleTensor).device.type == "cpu"
     assert accel.cast(torch.nn.Linear(2, 2), torch.float16).weight.device.type == "meta"

@@ -12,6 +12,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.project.called_operators import is_of_bytes
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.import_graph import BORDER, TRAINING
+from torchmigrate.semantic.dominance import know_parents, reads_as_parameter
 from torchmigrate.semantic.library_use import first_call, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import (
@@ -27,7 +28,7 @@ from torchmigrate.semantic.references import (
 from torchmigrate.semantic.values import doubles_moved, results_moved
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import occurs_in_code
-from torchmigrate.syntax.resolver import argument_of, chain_of, is_same
+from torchmigrate.syntax.resolver import argument_of, chain_of, is_same, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
 from torchmigrate.torch_api.names import DTYPE_WORDS, HALVES, NO_FALLBACK, SHAPING_METHODS, SINGLES
 
@@ -307,6 +308,8 @@ def type_of_another(context: RuleContext) -> Iterator[Finding]:
             yield context.rewrite("$x.type($y.type())", "$x.type_as($y)", cast, safety) or context.note()
         case ast.Call(ast.Name("print" | "str" | "type") | ast.Attribute(attr="format")):
             return
+        case ast.keyword() | ast.Call() if edits := _casts_with(context, inner):
+            yield context.fix(edits, where_cuda_is_named(module), _CAST)
         case ast.Assign() if _casts_to_a_name(module):
             yield context.note(_HANDED_ON)
         case ast.keyword() | ast.Call() as up:
@@ -315,10 +318,25 @@ def type_of_another(context: RuleContext) -> Iterator[Finding]:
                 yield context.note(_HANDED_ON)
 
 
+_CAST = "on MPS this is 'torch.mps.FloatTensor', which `.type(...)` takes for no type: `accel.cast()` takes it there"
 _HANDED_ON = (
     "on MPS this is 'torch.mps.FloatTensor', which `.type(...)` takes for no type: hand on the tensor, and call "
     "`.type_as(...)`"
 )
+
+
+def _casts_with(context: RuleContext, inner: ast.Call) -> list[Edit]:
+    """Return edits that cast by the helper in a function of the file that is given a type's name, if it only casts."""
+    module, edits = context.module, list[Edit]()
+    know_parents(module)
+    for read in reads_as_parameter(module, inner):
+        cast = module.parent(read)
+        is_cast = isinstance(cast, ast.Call) and last_name(cast.func) == "type" and cast.args == [read]
+        found = context.rewrite("$x.type($y)", "accel.cast($x, $y)", cast) if is_cast else None
+        if found is None or found.fix is None:
+            return []
+        edits += found.fix.edits
+    return edits
 
 
 @query
