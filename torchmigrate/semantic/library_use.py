@@ -101,9 +101,10 @@ def _is_built_apart(module: SemanticModel, binding: Binding) -> bool:
     return not any(word in raw for word in may_bind)
 
 
-_MAY_BE_BOUND = re.compile(rb"_cuda|_forward|_backward|-gpu")  # a file without these has no such call
+_MAY_BE_BOUND = re.compile(rb"_cuda|_forward|_backward|-gpu|nvidia")  # a file without these has no such call
 _MOVES = re.compile(r"\w*to_cuda|is_cuda|use_cuda")  # `utils.move_to_cuda(x)` calls no kernel
 _KERNEL = re.compile(r"\w+_(for|back)ward\w*")
+_OF_DRIVER = re.compile(r"(\w+_)?nvidia_smi(_\w+)?")  # what asks NVIDIA's driver, by its name
 _PACKAGE = re.compile(r"(onnxruntime|paddlepaddle|tensorflow|faiss)-gpu\b")  # as pip calls it
 
 
@@ -302,6 +303,8 @@ def _bound_to_cuda(module: SemanticModel) -> Iterator[ast.AST]:
             case ast.Call(ast.Attribute(ast.Attribute(ast.Name(), "gpu" | "cuda"), name) as func):
                 if _KERNEL.fullmatch(name):
                     yield func
+            case ast.Call(func) if _OF_DRIVER.fullmatch(last_name(func)):
+                yield func
             case ast.Constant(str(text)) if _PACKAGE.match(text):
                 yield node
 
