@@ -375,6 +375,31 @@ def test_a_function_that_gives_the_device_leaves_mps_out_where_its_file_has_coll
     assert "torch.cuda" not in done["util.py"]
 
 
+GROUP = """import os, sys
+import torch
+import torch.distributed as dist
+SYNC
+def start(args):
+    if 'RANK' in os.environ:
+        args.rank = int(os.environ['RANK'])
+    elif torch.cuda.is_available():
+        args.rank = 0
+    else:
+        sys.exit('no training without a GPU')
+    dist.init_process_group('nccl', rank=args.rank)
+"""
+SYNC = "def sync(values):\n    t = torch.tensor(values, device='cuda')\n    dist.all_reduce(t)\n    return t.tolist()\n"
+
+
+@pytest.mark.parametrize(("sync", "asked"), [(SYNC, "is_complete"), ("", "is_available")])
+def test_a_refusal_before_a_process_group_leaves_mps_out_where_its_file_has_collectives(
+    sync: str, asked: str, tmp_path: Path
+) -> None:
+    """Found in ibot: a Mac, which was refused, got as far as what MPS has no collectives for."""
+    after = _after(tmp_path, {"run.py": GROUP.replace("SYNC", sync)}, "run.py")
+    assert f"elif accel.{asked}():" in after
+
+
 def test_a_finding_names_the_file_and_line_that_makes_float64(tmp_path: Path) -> None:
     files = {"train.py": FUNCTION, "metrics.py": "\n" + METRIC.format(MAKING[0])}
     reason = "metrics.py, line 3: the device comes to this, which raises on MPS"

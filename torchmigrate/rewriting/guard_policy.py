@@ -31,7 +31,7 @@ from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import chain_of, is_same, last_name, makes_marks
 from torchmigrate.syntax.scope import FUNCTIONS, Function
 from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, knows_cuda_alone, row_of
-from torchmigrate.torch_api.names import DEVICE, NCCL
+from torchmigrate.torch_api.names import DEVICE, NCCL, STARTS_GROUP
 
 _BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _DOUBLE = "float64 is put on its device (line {}), which MPS refuses"
@@ -522,7 +522,8 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
         elif not region.reason and (
             reason := _double(module, region, mended) or _raising(module, region, raising, hindering)
         ):
-            if not region.refusal and region.guard in offers():
+            is_refusal = region.refusal and region.home not in _starting_groups(module)
+            if not is_refusal and region.guard in offers():
                 spared[region.guard] = offers()[region.guard], reason
                 continue
             told.add(reason)
@@ -616,6 +617,8 @@ def _raising(
     ]
     if hindering() and _returns_what_it_chooses(module, region):
         reached += hindering()
+    if region.refusal and region.home in _starting_groups(module) and hindering():
+        return _RAISES.format(f"line {module.source.position(hindering()[0])[0]}")
     at = region.first_reached({region.home: reached}, beside=True)
     made = double_made(module, at) if at is not None else _made_behind_the_answer(module, region)
     if made is None and at is not None:
@@ -625,6 +628,13 @@ def _raising(
     path, line = made
     file = "" if path == str(module.path) else f"{os.path.relpath(path, module.facts.index.root)}, "
     return _RAISES.format(f"{file}line {line}")
+
+
+@query
+def _starting_groups(module: SemanticModel) -> set[Function | None]:
+    """Return the functions that start a process group: MPS has nothing that groups are for."""
+    calls = (node for node in module.nodes if isinstance(node, ast.Call))
+    return {module.function(call) for call in calls if module.resolve(call.func) == STARTS_GROUP}
 
 
 def _made_behind_the_answer(module: SemanticModel, region: GuardRegion) -> Position | None:

@@ -187,7 +187,10 @@ def _use_as_class(module: SemanticModel, node: ast.AST) -> str:
 
 def _tested(context: RuleContext, made: str) -> Finding:
     """Replace the class in `isinstance(s, torch.cuda.amp.GradScaler)` by torch's for all devices (torch >= 2.3)."""
-    facts = context.module.facts
+    facts, test = context.module.facts, type_test(context.module, context.ref)
+    named = (context.module.resolve(node) for node in ast.walk(test) if isinstance(node, ast.Attribute)) if test else ()
+    if made in named:
+        return context.left("the test names torch's class for all devices, too")
     if spelled(context.module)["torch"] not in context.module.scopes.module.names:
         return context.note(f"a type test on `{context.qualified}`: the helper's is a `{made}`")
     if made == "torch.autocast" or facts.torch is None or facts.torch_at_least(_SINCE):

@@ -856,6 +856,10 @@ _RECORDS = {"save", "dump", "dumps", "log", "write", "print", "assertEqual"}
 _TELLING = {*_RECORDS, "str", "format"}
 
 
+def _key(node: ast.expr | None) -> object:
+    return node.value if isinstance(node, ast.Constant) else None
+
+
 def _dict_value(
     context: RuleContext, whole: ast.AST, outer: ast.AST, device: Device, up: ast.Dict
 ) -> Iterator[Finding]:
@@ -865,6 +869,8 @@ def _dict_value(
         return  # what is written down is data, not a device to use
     if (isinstance(owner, ast.keyword) and owner.arg == "map_location") or _only_loads_by(context.module, up):
         yield replaced(context, whole, device, typed=False)
+    elif _key(key) == "device_type" and "enabled" in map(_key, up.keys):  # options of autocast
+        yield context.replace(whole, "accel.autocast_type()")
     elif isinstance(key, ast.Constant) and isinstance(key.value, str) and DEVICE_NAME.search(key.value):
         yield device_defaults.at_import_checked(context, whole, device.as_type)
     elif outer is not whole:
