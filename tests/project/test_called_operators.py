@@ -210,9 +210,15 @@ def evaluate(model, x, labels):
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return accuracy(model.to(device)(x.to(device)), labels.to(device))
 """
-MAKING = ["output.eq(labels).double()", "(output == labels).sum().double() / 2", "helper(output)"]
+MAKING = [
+    "output.eq(labels).double()",
+    "(output == labels).sum().double() / 2",
+    "helper(output)",
+    "output.sum().type(labels.type())",  # MPS takes the name of its own type for none
+]
 OTHERS = [
     "output.eq(labels).float()",
+    "output.sum().type_as(labels)",
     "output.eq(labels).cpu().double()",
     "output.eq(labels).double().cpu()",
     "torch.ones(2).double()",

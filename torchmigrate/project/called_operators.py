@@ -185,7 +185,8 @@ class CompiledOperators(CalledOperators):
 class DoubleMakers(CalledOperators):
     """Follows names to what makes float64 where its tensor is, as `preds.eq(labels).double()` does: MPS refuses it.
 
-    An array that is moved and then cast is one that was float64. In a file that mentions CUDA a fix casts it first.
+    An array that is moved and then cast is one that was float64. In a file that mentions CUDA a fix casts it first. MPS
+    also refuses the name of its own type: `x.type(y.type())`.
     """
 
     WORDS = DOUBLE
@@ -201,6 +202,8 @@ class DoubleMakers(CalledOperators):
                 return last_name(made) == "tensor" and home in ("np", "numpy") and name in NUMPY_OF_NUMBERS
             case ast.Call(ast.Attribute(made, "float"), [], []):
                 return _is_moved_tensor(made) or (_is_moved_array(made) and not self._index.holds(path, CUDA))
+            case ast.Call(ast.Attribute(_, "type"), [ast.Call(ast.Attribute(_, "type"), [], [])], []):
+                return not self._index.holds(path, CUDA)  # the name of a type, which MPS's is not; else a fix mends it
             case ast.Call(ast.Attribute(ast.Call(ast.Attribute(_, method)) as made, "double"), [], []):
                 return method.islower() and not _is_on_cpu(made)
         return False
