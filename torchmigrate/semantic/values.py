@@ -201,15 +201,26 @@ def _default(function: ast.AST, parameter: ast.AST) -> ast.expr | None:
 
 
 def is_annotation(module: SemanticModel, node: ast.AST) -> bool:
-    """Return whether a node is, or stands in, an annotation: `x: T`, `-> T`, `Optional[T]`."""
+    """Return whether a node is, or stands in, an annotation or the name of a type: `x: T`, `Pair = Tuple[T, T]`."""
     below: ast.AST = node
     for up in module.ancestors(node):
         if getattr(up, "annotation", None) is below or getattr(up, "returns", None) is below:
+            return True
+        if isinstance(up, ast.Subscript) and below is up.slice and _is_generic(module, up.value):
             return True
         if isinstance(up, (ast.stmt, ast.Call, ast.Lambda)):
             return False
         below = up
     return False
+
+
+_GENERIC = {"list", "tuple", "dict", "set", "frozenset", "type"}
+
+
+def _is_generic(module: SemanticModel, node: ast.expr) -> bool:
+    """Return whether a type takes others in brackets: `typing.Tuple`, `list`."""
+    is_builtin = isinstance(node, ast.Name) and node.id in _GENERIC and module.scope(node).find(node.id) is None
+    return is_builtin or (module.resolve(node, module.scope(node)) or "").startswith(("typing.", "collections.abc."))
 
 
 def type_test(module: SemanticModel, node: ast.AST) -> ast.Call | None:
