@@ -285,7 +285,9 @@ def left(context: RuleContext, whole: ast.AST, outer: ast.AST, up: ast.AST | Non
         yield context.note(_BUILT)
     elif reason := _reason(context.module, outer, up):
         # a test above it chooses what the string stands for, and must not say yes to another device
-        kept = isinstance(up, (ast.Assign, ast.AnnAssign, ast.Yield)) and parse(context.module, whole) is not None
+        is_added = isinstance(up, ast.Call) and last_name(up.func) in ("append", "add", "insert")
+        is_given = is_added or isinstance(up, (ast.Assign, ast.AnnAssign, ast.Yield))
+        kept = is_given and parse(context.module, whole) is not None
         yield replace(context.left(reason), blocks=kept)
 
 
