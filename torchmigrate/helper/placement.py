@@ -570,18 +570,12 @@ def _relative(index: ImportIndex, directory: str, own: list[Import], helper: str
         return _absolute(index, *installed, helper)  # a folder between them has no `__init__.py`
     dots = min(proven, default=max(reached, 1))  # under the name of an inner package, dots reach no higher
     folder = above[dots - 1]
-    is_named_twice = len(proven) > 1 and _is_named_below(index, folder, index.tops[above[max(proven) - 1]])
+    is_named_twice = len(proven) > 1 and (index.tops[above[max(proven) - 1]], folder) in index.named_folders
     if folder in index.tops and not is_named_twice and (dots > _MANY_DOTS or _is_shared(index, folder)):
         return _absolute(index, *_by_name(index, folder), helper)
     if folder == top and installed and (serving := _serving(index, installed[0], folder)) != folder:
         return _absolute(index, *_by_name(index, serving), helper)
     return Placement(system.joined(folder, f"{helper}.py"), f"from {'.' * dots} import {helper}")
-
-
-def _is_named_below(index: ImportIndex, folder: str, root: str) -> bool:
-    """Return whether a file in a folder is imported by a name that starts in `root`."""
-    uses = (use for target, found in index.importers.items() if system.is_inside(target, folder) for use in found)
-    return any(not use.relative and use.root == root for use in uses)
 
 
 def _by_name(index: ImportIndex, top: str) -> tuple[str, tuple[str, ...]]:

@@ -375,6 +375,13 @@ class ImportIndex:
         }
 
     @cached_property
+    def named_folders(self) -> frozenset[tuple[str, str]]:
+        """Return the folders below those where names start, after these, in which files are imported by such names."""
+        uses = {(use.root, target) for target, found in self.importers.items() for use in found if not use.relative}
+        named = ((root, system.dotted(target, root)) for root, target in uses)
+        return frozenset((root, system.joined(root, *names[:n])) for root, names in named for n in range(1, len(names)))
+
+    @cached_property
     def between_tops(self) -> Counter[tuple[str, str]]:
         """Return how many times files of one of the outermost packages import from one by its name, or from itself."""
         return Counter((own, top) for own, top, _ in self.uses_of_tops if own)

@@ -152,7 +152,7 @@ def _installed_by_pages(folder: str) -> frozenset[str]:
     """Return the normal names of the packages whose releases README installs, before it may install a folder."""
     found: set[str] = set()
     with suppress(OSError):
-        pages = [page(folder, name) for name in os.listdir(folder) if fnmatchcase(name.lower(), "readme*")]
+        pages = [page(folder, name) for name in sorted(os.listdir(folder)) if fnmatchcase(name.lower(), "readme*")]
         for line in (line for text in pages for line in text.splitlines()):
             asked = [word.strip("`\"'") for word in line.partition("pip install ")[2].split()]
             if "setup.py" in line or any(word.startswith(("-e", "--editable", ".")) for word in asked):

@@ -93,7 +93,6 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     yield from _of_cuda_alone(module, findings)
     yield from _of_one_method(module, findings)
     yield from _of_one_question(module, findings)
-    yield from _of_one_flag(module, findings)
     yield from _of_nccl(module, findings)
 
 
@@ -107,7 +106,6 @@ _ONE_CLASS = "line {} of the same class stays bound to CUDA: torch.jit compiles 
 _ONE_CALL = "line {} asks the same for the same call, and stays bound to CUDA"
 _CUDA_ALONE = "line {} hands it to `{}`, which runs on CUDA alone"
 _ONE_QUESTION = "line {} asks the same in this function, and stays bound to CUDA"
-_ONE_FLAG = "line {} is asked for by the same flag, and stays bound to CUDA"
 _OLD_TORCH = "it is for a torch without torch.accelerator (before 2.6), which is asked wherever it is there"
 _OF_NCCL = "it is about NCCL, which stays"
 _ONE_SUM = "it is calculated with what stays bound to CUDA (line {})"
@@ -327,24 +325,6 @@ def _of_one_question(module: SemanticModel, findings: list[Finding]) -> Iterator
                 yield (module.span(body[0])[0], module.span(body[-1])[1]), reason
             case ast.IfExp(guard, chosen) if guard is test:
                 yield module.span(chosen), reason
-
-
-def _of_one_flag(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
-    """Yield what a flag of an object lets happen, `if self.use_cuda:`, if one of the moves in it stays."""
-    held = [f for f in findings if f.blocks and f.status is Status.LEFT]
-    moving = (f for f in held if not f.guards and isinstance(_expression(module, f), ast.Call))
-    moves = Inside(map(_span, moving))
-    bodies: dict[tuple[str, ast.AST], list[Span]] = {}
-    for statement in module.scopes.statements if held else ():
-        match statement:
-            case ast.If(ast.Attribute(ast.Name("self"), flag), body) if any(word in flag.lower() for word in _CUDA):
-                owner = module.nearest(statement, ast.ClassDef)
-                if owner is not None:
-                    span = module.span(body[0])[0], module.span(body[-1])[1]
-                    bodies.setdefault((flag, owner), []).append(span)
-    for together in bodies.values():
-        if at := next((at for span in together for at in moves.find(*span)), None):
-            yield from ((span, _ONE_FLAG.format(module.source.position(at[0])[0])) for span in together)
 
 
 def _question(module: SemanticModel, finding: Finding) -> tuple[str, ast.AST | None] | None:
@@ -694,7 +674,8 @@ def _for_mps_alone(findings: list[Finding]) -> list[int]:
 def _scripted(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
     """Yield what torch.jit.script compiles, and what makes the object of such a method that is bound to CUDA."""
     names = module.facts.scripted.get(str(module.path), frozenset()) if module.facts.files else frozenset()
-    fixes = Inside(_span(f) for f in findings if names and f.fix and f.status is Status.OPEN)
+    ready = [f for f in findings if f.fix and f.status is Status.OPEN] if names else []
+    fixes = Inside(map(_span, ready))
     for statement in module.scopes.statements if names else ():
         owner = module.parent(statement)
         if isinstance(statement, FUNCTIONS) and name_in_class(statement, owner) in names:

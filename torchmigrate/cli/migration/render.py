@@ -73,9 +73,8 @@ def _ignored_copies(plan: Plan, here: Path) -> Iterator[str]:
     from torchmigrate.vcs import git_tree
 
     added = [result.path for result in plan.results if isinstance(result, Changed) and result.new]
-    for path in added:
-        repository = git_tree.repository(path.parent)
-        if repository is not None and repository.ignores(path):
+    for repository, paths in git_tree.by_repository(added):
+        for path in filter(repository.ignores, paths) if repository else ():
             name = os.path.relpath(path, here)
             yield f"git ignores {name}, so that a clone would lack it: `git add -f {name}`"
 
