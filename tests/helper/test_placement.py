@@ -407,6 +407,23 @@ PLACES = {
         },
         [("pkg/clap", "-m training.train"), ("", "-m pkg.encoders")],
     ),
+    "an inner package that is called like a library, beside one that is imported by its own name": (
+        {
+            "setup.py": "from setuptools import find_packages, setup\nsetup(name='pkg', packages=find_packages())\n",
+            "pkg/__init__.py": "",
+            "pkg/encoders.py": "from pkg.clap.open_clip.openai import f",
+            "pkg/clap/__init__.py": "",
+            "pkg/clap/open_clip/__init__.py": "from .openai import f",
+            "pkg/clap/open_clip/openai.py": "from .model import g\ndef f(): g()",
+            "pkg/clap/open_clip/model.py": "def g(): pass",
+            "pkg/clap/training/__init__.py": "",
+            "pkg/clap/training/main.py": "from open_clip import f\nfrom training.data import h\n"
+            "if __name__ == '__main__':\n    f()",
+            "pkg/clap/training/data.py": "def h(): pass",
+        },
+        {"pkg/clap/open_clip/openai.py": ("pkg/clap/open_clip/accel.py", "from . import accel")},
+        [("pkg/clap", "-m training.main"), ("", "-m pkg.encoders")],
+    ),
     "a script outside the package that README installs from here": (
         {
             "setup.py": "from setuptools import setup\nsetup(name='our-pkg', packages=['pkg'])\n",

@@ -115,6 +115,7 @@ class ImportIndex:
         self.files = frozenset(files)
         self._imported: dict[str, list[str]] = {}
         self._maybe_imported: dict[str, list[str]] = {}
+        self._started: dict[str, frozenset[str]] = {}
         self._by_tail: dict[str, list[tuple[str, str]]] = {}  # (stem, file) by the last part of the stem
         for path in (f for f in files if f.endswith(".py")):
             stem = module_stem(path)
@@ -290,7 +291,7 @@ class ImportIndex:
             for _ in range(level - 1):
                 base = os.path.dirname(base)
             return self.under(base, dotted)
-        roots = self._named(dotted)
+        roots = self._named(dotted, path)
         here = os.path.dirname(path)
         nearest = self.nearest((root for root, _ in roots), here)
         best = next((item for item in roots if item[0] == nearest), None)
@@ -302,15 +303,30 @@ class ImportIndex:
         above = (folder for folder in folders if here == folder or system.is_inside(here, folder))
         return max(above, key=lambda folder: (not self.is_package(folder), len(folder)), default=None)
 
-    def _named(self, dotted: tuple[str, ...]) -> list[tuple[str, str]]:
-        """Return (root directory, file) for each file that a dotted name may mean."""
+    def _named(self, dotted: tuple[str, ...], path: str = "") -> list[tuple[str, str]]:
+        """Return (root directory, file) for each file that a dotted name may mean, in the file `path` or in any."""
         if not dotted or dotted[-1] not in self._by_tail:  # most imports are of other projects' modules
             return []
         tail = system.joined("", *dotted)
         roots = [(stem[: -len(tail)], file) for stem, file in self._by_tail[dotted[-1]] if stem.endswith(tail)]
         if dotted[0] in _INSTALLED:  # `import torch` in a package does not mean its torch.py
-            roots = [(root, c) for root, c in roots if not self.is_package(root)]
+            roots = [(root, c) for root, c in roots if not self.is_package(root) or root in self._starting_in(path)]
         return roots
+
+    def _starting_in(self, path: str) -> frozenset[str]:
+        """Return the packages around a file in which its absolute imports of the project's own modules start, alone."""
+        if path not in self._started:
+            here = os.path.dirname(path)
+            named = {i.module.partition(".")[0] for i in self.imports.get(path, ()) if not i.level} - _INSTALLED
+            found = ({root for root, _ in self._named((name,))} for name in sorted(named))
+            self._started[path] = frozenset(
+                root
+                for roots in found
+                if len(roots) == 1
+                for root in roots
+                if self.is_package(root) and system.is_inside(here, root)
+            )
+        return self._started[path]
 
     def neighbour_for_paths(self, path: str, dotted: tuple[str, ...]) -> str:
         """Return the file beside `path` that it imports by this name, if that speaks of sys.path; else ""."""
