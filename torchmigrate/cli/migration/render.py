@@ -70,9 +70,11 @@ def _order(plan: Plan, request: Request, settings: Settings) -> Sequence[str]:
 
 def _ignored_copies(plan: Plan, here: Path) -> Iterator[str]:
     """Yield what to do with copies of the helper that git ignores, so that a clone would lack them."""
+    added = [result.path for result in plan.results if isinstance(result, Changed) and result.new]
+    if not added:
+        return  # a clean file loads nothing of git's
     from torchmigrate.vcs import git_tree
 
-    added = [result.path for result in plan.results if isinstance(result, Changed) and result.new]
     for repository, paths in git_tree.by_repository(added):
         for path in filter(repository.ignores, paths) if repository else ():
             name = os.path.relpath(path, here)
