@@ -319,13 +319,8 @@ class ImportIndex:
             here = os.path.dirname(path)
             named = {i.module.partition(".")[0] for i in self.imports.get(path, ()) if not i.level} - _INSTALLED
             found = ({root for root, _ in self._named((name,))} for name in sorted(named))
-            self._started[path] = frozenset(
-                root
-                for roots in found
-                if len(roots) == 1
-                for root in roots
-                if self.is_package(root) and system.is_inside(here, root)
-            )
+            alone = (min(roots) for roots in found if len(roots) == 1)
+            self._started[path] = frozenset(r for r in alone if self.is_package(r) and system.is_inside(here, r))
         return self._started[path]
 
     def neighbour_for_paths(self, path: str, dotted: tuple[str, ...]) -> str:

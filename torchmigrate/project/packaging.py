@@ -25,7 +25,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from torchmigrate.base import file_io, system
-from torchmigrate.syntax.resolver import chain_of, last_name
+from torchmigrate.syntax.resolver import chain_of, imported_as, last_name
 
 # folders that are usually not installed
 ASIDE = re.compile(r"(unit_?)?tests?|docs?|examples?|scripts|benchmarks?")
@@ -419,9 +419,8 @@ def _setup(folder: str) -> ast.Module:
         tree = ast.parse(file_io.read(Path(folder, "setup.py")))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
-    nodes = list(ast.walk(tree))
-    own = {a.asname: a.name for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names if a.asname}
-    for name in (n for n in nodes if isinstance(n, ast.Name)):
+    own = imported_as(tree)
+    for name in (n for n in ast.walk(tree) if isinstance(n, ast.Name)):
         name.id = own.get(name.id, name.id)
     return tree
 

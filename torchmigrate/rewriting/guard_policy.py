@@ -23,7 +23,7 @@ from torchmigrate.semantic import dominance, library_use
 from torchmigrate.semantic.device_expr import moves_data
 from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked, flags_set
 from torchmigrate.semantic.guard_regions import regions as regions_of
-from torchmigrate.semantic.library_use import double_made, double_uses, first_call
+from torchmigrate.semantic.library_use import asks_cuda, double_made, double_uses, first_call
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import reads_of, spelled, words_in
 from torchmigrate.semantic.values import answers_moved, double_defaults, doubles_moved
@@ -282,9 +282,8 @@ def _of_cuda_alone(module: SemanticModel, findings: list[Finding]) -> Iterator[t
     for finding in findings:
         if finding.blocks and finding.fix is None and finding.status is Status.OPEN:
             call = _expression(module, finding)
-            chain = chain_of(call.func) if isinstance(call, ast.Call) else None
             if isinstance(call, ast.Call) and (module.resolve(call.func) or "").startswith("torch.cuda."):
-                reason = _CUDA_ALONE.format(module.source.position(finding.start)[0], chain)
+                reason = _CUDA_ALONE.format(module.source.position(finding.start)[0], chain_of(call.func))
                 yield from ((module.span(given), reason) for given in (*call.args, *call.keywords))
 
 
@@ -694,8 +693,7 @@ def _is_to_do(finding: Finding) -> bool:
 def _asks_for_cuda(module: SemanticModel, region: GuardRegion) -> bool:
     """Return whether a guard asks torch for CUDA's devices, and not a tensor or a name what device it is."""
     guard = _expressions(module).get(region.guard)
-    calls = (n for n in ast.walk(guard) if isinstance(n, ast.Call)) if guard else ()
-    return any((module.resolve(call.func) or "").startswith("torch.cuda.") for call in calls)
+    return guard is not None and asks_cuda(module, guard)
 
 
 def _blocked(regions: list[GuardRegion]) -> Iterator[tuple[Span, str]]:

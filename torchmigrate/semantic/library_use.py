@@ -30,6 +30,12 @@ def _first_call(module: SemanticModel, names: frozenset[str]) -> ast.Call | None
     return min((c for c in calls if module.resolve(c.func) in names), key=module.span, default=None)
 
 
+def asks_cuda(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether an expression calls a function of torch.cuda."""
+    calls = (part.func for part in ast.walk(node) if isinstance(part, ast.Call))
+    return any((module.resolve(func) or "").startswith("torch.cuda.") for func in calls)
+
+
 @query
 def uses_torch(module: SemanticModel) -> bool:
     """Return whether the file imports torch, something built on it, or a module of the project."""

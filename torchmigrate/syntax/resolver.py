@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from torchmigrate.syntax.scope import OWN, Binding, Bindings, Scope, Scopes
+from torchmigrate.syntax.scope import OWN, Binding, Bindings, Scope, Scopes, walk
 from torchmigrate.torch_api.names import canonical
 
 Reexport = Callable[[int, str, str], str | None]
@@ -169,6 +169,12 @@ def leading_chain(node: ast.AST) -> str | None:
 def is_same(left: ast.AST, right: ast.AST) -> bool:
     """Return whether two expressions are the same code; layout and comments do not count."""
     return ast.dump(left) == ast.dump(right)
+
+
+def imported_as(tree: ast.AST) -> dict[str, str]:
+    """Return the names that a file gives to what it imports from modules, with the names that they have at home."""
+    imports = (node for node in walk(tree) if isinstance(node, ast.ImportFrom))
+    return {alias.asname: alias.name for node in imports for alias in node.names if alias.asname}
 
 
 def literal_getattr(call: ast.Call) -> str | None:

@@ -13,7 +13,7 @@ from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import Components, reached
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.source.encoding import HELPER_MARK
-from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.resolver import imported_as, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
 from torchmigrate.worlds.compare import Fault, faults, known_of_original, pointless, told_in_tests
@@ -188,13 +188,11 @@ class Check:
 
     def _beyond(self, path: str, onward: Callable[[str], Iterable[str]]) -> list[str]:
         """Return the files naming CUDA that a file imports, directly or through packages, and those packages."""
-        importers: dict[str, list[str]] = {}
-        parts = reached([path], lambda each: onward(each) if each == path or each.endswith("__init__.py") else ())
-        for each in parts:
-            for target in onward(each) if each == path or each.endswith("__init__.py") else ():
-                importers.setdefault(target, []).append(each)
-        leading = {*reached(filter(self._names_cuda, importers), lambda found: importers.get(found, ()))}
-        return [target for target in importers if target in leading]
+
+        def through(each: str) -> Iterable[str]:
+            return onward(each) if each == path or each.endswith("__init__.py") else ()
+
+        return _on_the_way([path], through, self._names_cuda)
 
     def _changed_names(self, rewritten: Rewritten) -> list[bytes]:
         """Return the names of the functions and classes of a file that edits change."""
@@ -214,12 +212,7 @@ class Check:
 
     def _imported(self, paths: Iterable[str]) -> list[str]:
         """Return the files that files import, directly or not, on the way to files that speak of devices."""
-        importers: dict[str, list[str]] = {}
-        for path in reached(paths, self.facts.index.imported_by):
-            for target in self.facts.index.imported_by(path):
-                importers.setdefault(target, []).append(path)
-        leading = {*reached(filter(self._speaks_of_devices, importers), lambda path: importers.get(path, ()))}
-        return [target for target in importers if target in leading]
+        return _on_the_way(paths, self.facts.index.imported_by, self._speaks_of_devices)
 
     def _add_bases(self, paths: dict[str, None]) -> None:
         """Add the files of base classes, whose methods may hand on what attributes hold, and of what takes a table."""
@@ -483,6 +476,9 @@ def _read(node: ast.AST) -> set[str]:
     return {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
+_imported_as = remembered(imported_as)  # by file, which is asked for each of its functions
+
+
 def _called(node: ast.AST, file: File) -> set[str]:
     """Return the last names of all that is called in a function or file, and what they are imported by."""
     names, imported = _last_names(node), _imported_as(file.tree)
@@ -500,8 +496,13 @@ def _last_names(node: ast.AST) -> set[str]:
     return found - {""}
 
 
-@remembered
-def _imported_as(node: ast.AST) -> dict[str, str]:
-    """Return the names that a file gives to what it imports, with the names that they have at home."""
-    imports = (n for n in walk(node) if isinstance(n, ast.ImportFrom))
-    return {alias.asname: alias.name for n in imports for alias in n.names if alias.asname}
+def _on_the_way(
+    starts: Iterable[str], onward: Callable[[str], Iterable[str]], is_wanted: Callable[[str], bool]
+) -> list[str]:
+    """Return the files that some import, directly or not, and that are wanted or lead to one that is."""
+    importers: dict[str, list[str]] = {}
+    for path in reached(starts, onward):
+        for target in onward(path):
+            importers.setdefault(target, []).append(path)
+    leading = {*reached(filter(is_wanted, importers), lambda path: importers.get(path, ()))}
+    return [target for target in importers if target in leading]

@@ -120,9 +120,9 @@ def helper_class(context: RuleContext) -> Iterator[Finding]:
         return
     elif is_annotation(context.module, context.ref):
         yield context.left("a type that is named: nothing of CUDA runs")
-    elif type_test(context.module, context.ref):
+    elif test := type_test(context.module, context.ref):
         if made:
-            yield _tested(context, made)
+            yield _tested(context, made, test)
         else:
             yield context.left("a test for a type of CUDA's")
     elif isinstance(up, ast.ClassDef):
@@ -185,11 +185,10 @@ def _use_as_class(module: SemanticModel, node: ast.AST) -> str:
     return ""
 
 
-def _tested(context: RuleContext, made: str) -> Finding:
+def _tested(context: RuleContext, made: str, test: ast.Call) -> Finding:
     """Replace the class in `isinstance(s, torch.cuda.amp.GradScaler)` by torch's for all devices (torch >= 2.3)."""
-    facts, test = context.module.facts, type_test(context.module, context.ref)
-    named = (context.module.resolve(node) for node in ast.walk(test) if isinstance(node, ast.Attribute)) if test else ()
-    if made in named:
+    facts = context.module.facts
+    if made in (context.module.resolve(node) for node in ast.walk(test) if isinstance(node, ast.Attribute)):
         return context.left("the test names torch's class for all devices, too")
     if spelled(context.module)["torch"] not in context.module.scopes.module.names:
         return context.note(f"a type test on `{context.qualified}`: the helper's is a `{made}`")

@@ -11,7 +11,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.hazard.mps import names_device
 from torchmigrate.semantic.device_expr import in_fstring, maps_cuda, parse_device, without_blocking, wrapped
 from torchmigrate.semantic.dominance import know_parents
-from torchmigrate.semantic.library_use import uses_torch
+from torchmigrate.semantic.library_use import asks_cuda, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import Kind, is_module, receiver_kind
 from torchmigrate.semantic.references import (
@@ -223,8 +223,8 @@ def _perhaps_none(context: RuleContext, call: ast.Call, given: ast.Name) -> Iter
     values = [binding.value for binding in bindings if binding.value is not None]
     loads = [_load_with(module, reference) for reference in reads_of(module, given.id, home)]
     is_known = len(values) == len(bindings) and None not in loads and loads[:1] == [call]
-    if not is_known or not module.facts.is_for_devices or any(_asks_cuda(module, value) for value in values):
-        return
+    if not is_known or not module.facts.is_for_devices or any(asks_cuda(module, value) for value in values):
+        return  # what asks for CUDA, device/device-idiom replaces
     arms = [arm for value in values for arm in _arms(value)]
     nones = [arm for arm in arms if isinstance(arm, ast.Constant) and arm.value is None]
     if 0 < len(nones) < len(arms):
@@ -238,12 +238,6 @@ def _arms(value: ast.expr) -> Iterator[ast.expr]:
         yield from (*_arms(value.body), *_arms(value.orelse))
     else:
         yield value
-
-
-def _asks_cuda(module: SemanticModel, value: ast.expr) -> bool:
-    """Return whether a choice asks for CUDA: device/device-idiom replaces it."""
-    calls = (node.func for node in ast.walk(value) if isinstance(node, ast.Call))
-    return any((module.resolve(func) or "").startswith("torch.cuda.") for func in calls)
 
 
 def _load_with(module: SemanticModel, reference: Reference) -> ast.Call | None:
