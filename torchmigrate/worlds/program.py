@@ -187,6 +187,11 @@ class File:
             return offset
         return offset - self._new[at - 1][1] + self.edits[at - 1].end
 
+    def now(self, offset: int) -> int:
+        """Return the offset in this text of one in the original text that no edit replaced."""
+        at = bisect.bisect_right(self.edits, offset, key=lambda edit: edit.end)
+        return offset if not at else offset - self.edits[at - 1].end + self._new[at - 1][1]
+
     def _locate(self) -> None:
         """Assign each edit to the expressions within the text that it wrote, or to the innermost one around it."""
         if not self._new:

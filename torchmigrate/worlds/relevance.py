@@ -201,9 +201,10 @@ class Relevance:
         self._todo: list[str] = sorted(self.about)
         self._at: dict[ast.AST, tuple[list[Statement], int]] = {}  # a statement's block, and its place in it
         for file, outline in outlines.items():
-            told = ((edit.start, edit.end) for edit in edits.get(file.path, ()))
+            done = set(file.edits)
+            told = (edit for edit in edits.get(file.path, ()) if edit not in done)
             written = file.written if is_ours else ()
-            self._edited(file, outline, written if file.edits else list(told))
+            self._edited(file, outline, [*written, *((file.now(edit.start), file.now(edit.end)) for edit in told)])
         self._of_default()
         self._of_members()
         self._of_libraries()

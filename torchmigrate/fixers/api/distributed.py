@@ -18,7 +18,7 @@ from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.import_graph import BACKENDS
 from torchmigrate.project.process_facts import starts_nccl
 from torchmigrate.semantic.device_expr import wrapped
-from torchmigrate.semantic.dominance import called, know_parents
+from torchmigrate.semantic.dominance import called, know_parents, reads
 from torchmigrate.semantic.library_use import first_call
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import parallel_classes
@@ -275,7 +275,7 @@ def _given_or_asked(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
             yield from _keyword(context, node, outer, context.module.parent(up), arg or "", plain)
         case ast.Assign() | ast.AnnAssign() if plain:
             target = up.targets[0] if isinstance(up, ast.Assign) else up.target
-            if _BACKEND.search(_target(target)):
+            if _BACKEND.search(_target(target)) or _starts_groups(context, target):
                 yield device_defaults.at_import_checked(context, node, _HELPER)
         case ast.Compare(_, [ast.Eq() | ast.NotEq()], _) if plain and not (
             isinstance(node, ast.Constant) and node.value == "NCCL"
@@ -302,6 +302,18 @@ def _given_or_asked(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
             elif isinstance(key, ast.Constant) and key.value == "cuda":
                 others = _others(context.module, up)
                 yield context.left(_OTHERS) if others else context.note(_TABLE.format(_spelled(context)), blocks=False)
+
+
+def _starts_groups(context: RuleContext, target: ast.expr) -> bool:
+    """Return whether torch gets what an assignment binds as the backend of a process group."""
+    module = context.module
+    know_parents(module)
+    for read in reads(module, target):
+        up = module.parent(read)
+        call = module.parent(up) if isinstance(up, ast.keyword) and up.arg == "backend" else up
+        if isinstance(call, ast.Call) and argument_of(call, "backend", 0) is read and _callee(context, call) in _STARTS:
+            return True
+    return False
 
 
 def _left(context: RuleContext) -> Iterator[Finding]:
