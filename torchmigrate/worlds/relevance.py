@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from torchmigrate.project.import_graph import SETTER
 from torchmigrate.source.edits import Edit, Span
-from torchmigrate.syntax.resolver import SKIP_MARKS, attribute_chain, blocks_of, last_name, leading_chain
+from torchmigrate.syntax.resolver import SKIP_MARKS, attribute_chain, blocks_of, chain_of, last_name, leading_chain
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments, takes
@@ -550,7 +550,7 @@ class Relevance:
 
     def _call_carries(self, node: ast.Call, place: _Place) -> bool:
         name = last_name(node.func)
-        words = (attribute_chain(node.func) or name).split(".")
+        words = (chain_of(node.func) or name).split(".")
         if isinstance(node.func, ast.Attribute) and name in _MOVES:
             return False
         if not self.about.isdisjoint(words) or (name == "device" and words[0] in self._arrays[place.file]):
