@@ -202,6 +202,21 @@ PLACES = {
         },
         [],
     ),
+    "a module of a package that a script beside it names without dots": (
+        {
+            "train.py": "from local.loader import f\nprint('cuda')",
+            "local/__init__.py": "",
+            "local/loader/__init__.py": "from .frames import f",
+            "local/loader/frames.py": "import torch\ndef f(): pass",
+            "local/loader/make.py": "from frames import f\nprint('cuda')",
+        },
+        {
+            "train.py": ("accel.py", "import accel"),
+            "local/loader/frames.py": ("local/loader/accel.py", EITHER),
+            "local/loader/make.py": ("local/loader/accel.py", "import accel"),
+        },
+        [(".", "train.py"), ("local/loader", "make.py")],
+    ),
     "a script in a package that only prints and loops": (
         {
             "pkg/__init__.py": "",

@@ -72,6 +72,8 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     if place.statement != f"import {helper}":
         return place
     folder = os.path.dirname(place.path)
+    if directory == folder and _is_module_and_neighbour(index, path):
+        return replace(place, statement=_either(helper, directory, folder))
     package = _linked_into(index.root, directory)
     if package is None and not (directory == folder and _is_packed(index, directory)):
         is_both = directory != folder and _runs_from_its_folder(index, path)
@@ -91,6 +93,12 @@ def _is_found_both_ways(index: ImportIndex, path: str, helper: str) -> bool:
         return True
     name = os.path.basename(path).removesuffix(".py")
     return any(name in _names_both_ways(index, use.importer) for use in index.importers.get(path, ()))
+
+
+def _is_module_and_neighbour(index: ImportIndex, path: str) -> bool:
+    """Return whether one file imports another with dots, from a package, and a script beside it does by its name."""
+    uses = index.importers.get(path, ())
+    return any(use.relative for use in uses) and any(not use.relative and len(use.dotted) == 1 for use in uses)
 
 
 def _names_both_ways(index: ImportIndex, path: str) -> set[str]:
