@@ -1185,6 +1185,15 @@ def test_a_module_of_a_package_is_not_what_an_installed_one_is(tmp_path: Path, n
     assert isinstance(result, Unchanged if is_left else Changed)
 
 
+@pytest.mark.parametrize("name", ["torch", "plain"])
+def test_a_folder_called_torch_hides_torch_from_nobody(tmp_path: Path, name: str) -> None:
+    """Found in GPT-SoVITS, by BigVGAN's `alias_free_activation/torch`: no test for CUDA was followed."""
+    text = "import torch\nx = torch.ones(2)\nif torch.cuda.is_available():\n    x = x.cuda()\nprint(x.sum())\n"
+    files = {f"gan/act/{name}/__init__.py": "from .act import f\n", f"gan/act/{name}/act.py": "def f(): pass\n"}
+    result = planned(write_tree(tmp_path, files | {"main.py": text, f"gan/act/{name}/run.py": text}))
+    assert all(isinstance(result[path], Changed) for path in ("main.py", f"gan/act/{name}/run.py"))
+
+
 @pytest.mark.parametrize(("library", "is_left"), [("mpi4py", False), ("somewhere", True)])
 def test_a_library_that_knows_no_devices_holds_no_code_of_cuda(tmp_path: Path, library: str, is_left: bool) -> None:
     """Found in improved-diffusion, where the rank of MPI is the index of the device."""

@@ -311,7 +311,9 @@ class ImportIndex:
         roots = [(stem[: -len(tail)], file) for stem, file in self._by_tail[dotted[-1]] if stem.endswith(tail)]
         if dotted[0] in _INSTALLED:  # `import torch` in a package does not mean its torch.py
             roots = [(root, c) for root, c in roots if not self.is_package(root) or root in self._starting_in(path)]
-        return roots
+            here = os.path.dirname(path)
+            roots = [(root, c) for root, c in roots if here == root or system.is_inside(here, root)]
+        return [] if dotted[0] == "torch" else roots  # a folder of that name would hide what all the others need
 
     def _starting_in(self, path: str) -> frozenset[str]:
         """Return the packages around a file in which its absolute imports of the project's own modules start, alone."""
