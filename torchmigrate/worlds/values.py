@@ -124,7 +124,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The analysis cannot follow the value. `of` says what is known: "tensor", "user" (a text), "number", "placed"."""
+    """The analysis cannot follow the value. `of` says what is known: "tensor", "number", USERS, CALLERS or PLACED."""
 
     of: str = ""
 
@@ -216,7 +216,9 @@ NOTHING = Value({})
 UNKNOWN = Value({Unknown(): NONE})
 TENSOR = Value({Unknown("tensor"): NONE})
 PLACED = Unknown("placed")  # the helper's device for an index that is not followed: never None
-OPTIONS: frozenset[Atom] = frozenset({Unknown("user"), Unknown("number")})  # what a user asks for
+USERS = Unknown("user")  # the text that a user gives an option
+CALLERS = Unknown("caller")  # what code that is not read gives a parameter that has a default
+OPTIONS: frozenset[Atom] = frozenset({USERS, CALLERS, Unknown("number")})  # what a user asks for
 OPEN: frozenset[Atom] = OPTIONS | {Unknown()}
 
 
