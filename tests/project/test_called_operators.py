@@ -574,3 +574,23 @@ def test_a_file_in_a_folder_without_init_is_no_compiled_module(name: str, tmp_pa
     text += "    if torch.cuda.is_available():\n        meter.join(torch.zeros(2).cuda())\n"
     files = {**FILES, "pkg/common/meter.py": meter, "pkg/common/tools.py": "def barrier():\n    pass\n", "run.py": text}
     assert ("torch.cuda" in _after(tmp_path, files, "run.py")) is (name == "_C")
+
+
+SAMPLER = """import torch
+import torch.distributed as dist
+class Sampler:
+    def __init__(self, count=None):
+        self.count = dist.get_world_size() if torch.cuda.is_available() else 1
+        if torch.cuda.is_available():
+            torch.cuda.set_device(dist.get_rank())
+"""
+
+
+@pytest.mark.parametrize(("start", "is_left"), [("import lightning", True), ("dist.init_process_group('gloo')", False)])
+def test_a_test_before_what_needs_a_group_stays_where_a_library_starts_it(
+    tmp_path: Path, start: str, is_left: bool
+) -> None:
+    """Found in GPT-SoVITS, whose trainer starts a process group where CUDA is."""
+    program = f"import torch.distributed as dist\nfrom sampler import Sampler\n{start}\nprint(Sampler().count)\n"
+    after = texts_after(write_tree(tmp_path, {"sampler.py": SAMPLER, "train.py": program}))
+    assert ("sampler.py" not in after) is is_left

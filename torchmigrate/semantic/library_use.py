@@ -13,6 +13,7 @@ from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
 from torchmigrate.project.import_graph import OF_KERNELS
 from torchmigrate.semantic.guard_regions import OTHERS, GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import identifiers_in
 from torchmigrate.source.edits import Inside
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, own_nodes
@@ -119,7 +120,8 @@ class Uses:
 
     def __init__(self, module: SemanticModel) -> None:
         may_be_bound = _MAY_BE_BOUND.search(module.source.utf8) is not None
-        self._bound = Inside(map(module.span, _bound_to_cuda(module) if may_be_bound else ()))
+        bound = (*(_bound_to_cuda(module) if may_be_bound else ()), *_without_group(module))
+        self._bound = Inside(map(module.span, bound))
         names = _imported_names(module)
         read = _reads_visible(module) if b"CUDA_VISIBLE_DEVICES" in module.source.utf8 else ()
         self._names = Inside(map(module.span, (*(_uses_of(module, names) if names else ()), *read)))
@@ -313,6 +315,27 @@ def _bound_to_cuda(module: SemanticModel) -> Iterator[ast.AST]:
                 yield func
             case ast.Constant(str(text)) if _PACKAGE.match(text):
                 yield node
+
+
+def _without_group(module: SemanticModel) -> Iterator[ast.AST]:
+    """Yield the calls that need a process group, where no code of the project is seen to start the program's.
+
+    A library starts it where CUDA is, and the test before the call asks for that.
+    """
+    if not module.facts.files or b"torch.distributed" not in module.source.utf8:
+        return
+    if str(module.path) in module.facts.in_groups:
+        return
+    for node in module.nodes:
+        match node:
+            case ast.Call(ast.Attribute(_, name) as func) if name in _OF_GROUP:
+                tests = (up.test for up in module.ancestors(node) if isinstance(up, (ast.If, ast.IfExp)))
+                is_asked = any("is_initialized" in identifiers_in(module, test) for test in tests)
+                if not is_asked and module.resolve(func) == f"torch.distributed.{name}":
+                    yield func
+
+
+_OF_GROUP = {"get_rank", "get_world_size", "get_backend", "barrier"}
 
 
 def _is_variable(module: SemanticModel, node: ast.AST, name: str) -> bool:
