@@ -492,6 +492,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
     mended = Around((_span(f), "") for f in findings if f.fix and f.status is Status.OPEN and f.backends == ("mps",))
     raising = cache(partial(_raisers, module, findings, mended))
     hindering = cache(partial(_for_mps_alone, findings))
+    wrapping = cache(partial(_wrapping, module, findings))
     offers = cache(partial(_offers, module, findings))
     spared: dict[Span, tuple[str, str]] = {}  # what is not to lead to MPS: its text then, and the reason
     told: set[str] = set()  # reasons that the last line of a report gives
@@ -499,7 +500,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
         if not region.reason and (at := bound(region)) is not None:
             region.reason = _BOUND.format(module.source.position(at)[0])
         elif not region.reason and (
-            reason := _double(module, region, mended) or _raising(module, region, raising, hindering)
+            reason := _double(module, region, mended) or _raising(module, region, raising, hindering, wrapping)
         ):
             is_refusal = region.refusal and region.home not in _starting_groups(module)
             if not is_refusal and region.guard in offers():
@@ -580,14 +581,18 @@ def _raising(
     region: GuardRegion,
     raising: Callable[[], Sequence[tuple[Function | None, int]]],
     hindering: Callable[[], Sequence[int]],
+    wrapping: Callable[[], Sequence[int]],
 ) -> str:
     """Return why a guard that chooses a device stays, or "": what this device comes to ran on the CPU, and would raise.
 
     That stands in the same function, in the class if its `__init__` chooses, or anywhere in a file with its own device.
-    Where a function gives the device, all counts that is reported for MPS alone in its file.
+    Where a function gives the device, all counts that is reported for MPS alone in its file. A process that wraps its
+    model to compare it with others' keeps off MPS in the whole file.
     """
     if not _asks_for_cuda(module, region):
         return ""
+    if wrapping() and not region.refusal:
+        return _RAISES.format(f"line {module.source.position(wrapping()[0])[0]}")
     owner = module.parent(region.home) if region.home and region.home.name == "__init__" else None
     reached = [
         at
@@ -614,6 +619,19 @@ def _starting_groups(module: SemanticModel) -> set[Function | None]:
     """Return the functions that start a process group: MPS has nothing that groups are for."""
     calls = (node for node in module.nodes if isinstance(node, ast.Call))
     return {module.function(call) for call in calls if module.resolve(call.func) == STARTS_GROUP}
+
+
+def _wrapping(module: SemanticModel, findings: list[Finding]) -> list[int]:
+    """Return where functions that start a process group wrap a model that MPS then refuses to compare."""
+    starting = _starting_groups(module)
+    found = ((_expression(module, f), f.start) for f in findings if f.raises and f.backends == ("mps",) and starting)
+    return [
+        at
+        for node, at in found
+        if isinstance(node, ast.Call)
+        and module.function(node) in starting
+        and (module.resolve(node.func) or "").endswith(".DistributedDataParallel")
+    ]
 
 
 def _made_behind_the_answer(module: SemanticModel, region: GuardRegion) -> Position | None:

@@ -19,7 +19,7 @@ from torchmigrate.project.import_graph import BACKENDS
 from torchmigrate.project.process_facts import starts_nccl
 from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.dominance import called, know_parents, reads
-from torchmigrate.semantic.library_use import first_call
+from torchmigrate.semantic.library_use import asks_cuda, first_call
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import parallel_classes
 from torchmigrate.semantic.references import (
@@ -39,11 +39,9 @@ from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER, having
 from torchmigrate.torch_api.names import STARTS_GROUP
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
-_WORDS = (
-    "world", "rank", "distrib", "ddp", "parallel", "process", "gpu", "device", "accelerat", "initialized",
-    *having("helper"),
-)  # fmt: skip
-_CHOICE = re.compile("|".join(_WORDS), re.I)
+_WORDS = ("world", "rank", "distrib", "ddp", "parallel", "process", "gpu", "device", "initialized")
+_CHOICE = re.compile("|".join((*_WORDS, "accelerat", *having("helper"))), re.I)
+_SEVERAL = re.compile("|".join(_WORDS), re.I)
 _OF_PARALLEL = ("__new__", "__init__", "__call__", "forward")  # by which it is made and called
 _NO_COLLECTIVE = (
     "MPS has no collectives, so `{}` raises there for a tensor on MPS, with one process too: "
@@ -136,6 +134,24 @@ def mps(context: RuleContext) -> Iterator[Finding]:
     if _first_unguarded(context.module, tuple(context.rule.on)) is context.call:
         name = (context.qualified or "").rpartition(".")[2]
         yield context.note("" if name == "DistributedDataParallel" else _NO_COLLECTIVE.format(name))
+    elif last_name(context.call.func) != "broadcast" and _is_for_cuda(context.module, context.call):
+        yield replace(context.note(), raises=True)
+
+
+def _is_for_cuda(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether a call is in the branch of a test for CUDA, and no test on the way asks for several processes."""
+    below: ast.AST = call
+    is_there = False
+    for up in module.ancestors(call):
+        if isinstance(up, (ast.If, ast.IfExp)) and up.test is not below:
+            if any(isinstance(node, ast.Compare) for node in ast.walk(up.test)):  # a number of devices or processes
+                return False
+            if asks_cuda(module, up.test):
+                is_there = is_there or below is up.body or (isinstance(up, ast.If) and below in up.body)
+            elif _names(module, up.test, _SEVERAL):
+                return False
+        below = up
+    return is_there
 
 
 def gloo(context: RuleContext) -> Iterator[Finding]:
@@ -176,7 +192,13 @@ def _depends_on_processes(module: SemanticModel, call: ast.Call) -> bool:
 
 
 def _asks(module: SemanticModel, test: ast.expr) -> bool:
-    return any(map(_CHOICE.search, identifiers_in(module, test) | strings_in(module, test)))
+    calls = (node.func for node in ast.walk(test) if isinstance(node, ast.Call))
+    leaves_mps_out = any(helper_function(module, func) == "is_complete" for func in calls)
+    return leaves_mps_out or _names(module, test, _CHOICE)
+
+
+def _names(module: SemanticModel, test: ast.expr, words: re.Pattern[str]) -> bool:
+    return any(map(words.search, identifiers_in(module, test) | strings_in(module, test)))
 
 
 def sharing(context: RuleContext) -> Iterator[Finding]:
