@@ -1185,6 +1185,57 @@ def test_a_module_of_a_package_is_not_what_an_installed_one_is(tmp_path: Path, n
     assert isinstance(result, Unchanged if is_left else Changed)
 
 
+SCALED = """import torch
+from {} import NativeScaler
+def train(model, autocast, scaler, device):
+    with autocast():
+        loss = model(torch.ones(2).to(device)).sum()
+    scaler(loss, None)
+device = torch.device("cuda")
+train(torch.nn.Linear(2, 2).to(device), torch.cuda.amp.autocast, NativeScaler(), device)
+"""
+
+
+@pytest.mark.parametrize(("library", "is_left"), [("timm.utils", True), ("timm.optim", False)])
+def test_mixed_precision_stays_with_a_scaler_of_a_library(tmp_path: Path, library: str, is_left: bool) -> None:
+    """Found in poolformer, which died without CUDA before it came to either."""
+    result = planned(write_tree(tmp_path, {"main.py": SCALED.format(library)}))["main.py"]
+    assert b"torch.device(" not in result.after
+    assert (b"torch.cuda.amp.autocast" in result.after) is is_left
+    said = [f.message for f in result.findings if "autocast" in f.rule]
+    assert all("the gradients' scaler stays CUDA's" in message for message in said) and bool(said) is is_left
+
+
+CAM = """import argparse
+import torch
+{}
+parser = argparse.ArgumentParser()
+parser.add_argument("--use-cuda", action="store_true")
+args = parser.parse_args()
+args.use_cuda = args.use_cuda and torch.cuda.is_available()
+with {}["cam"](use_cuda=args.use_cuda) as made:
+    print(made)
+"""
+OWN_CAM = """class Cam:
+    def __init__(self, use_cuda):
+        self.kind = "cuda" if use_cuda else "cpu"
+METHODS = {"cam": Cam}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "methods", "is_left"),
+    [("from cams import GradCAM", "{'cam': GradCAM}", True), ("from own import METHODS", "METHODS", False)],
+)
+def test_a_flag_for_cuda_is_not_handed_to_what_is_not_known(
+    tmp_path: Path, start: str, methods: str, is_left: bool
+) -> None:
+    """Found in poolformer: pytorch_grad_cam calls `.cuda()` where it is told to use CUDA."""
+    text = CAM.format(start, methods)
+    result = planned(write_tree(tmp_path, {"main.py": text, "own.py": OWN_CAM}))["main.py"]
+    assert isinstance(result, Unchanged) is is_left
+
+
 @pytest.mark.parametrize("name", ["torch", "plain"])
 def test_a_folder_called_torch_hides_torch_from_nobody(tmp_path: Path, name: str) -> None:
     """Found in GPT-SoVITS, by BigVGAN's `alias_free_activation/torch`: no test for CUDA was followed."""

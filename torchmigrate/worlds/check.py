@@ -16,7 +16,7 @@ from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import imported_as, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
-from torchmigrate.worlds.compare import Fault, faults, known_of_original, pointless, told_in_tests
+from torchmigrate.worlds.compare import Fault, faults, known_of_original, moved_in, pointless, told_in_tests
 from torchmigrate.worlds.observations import DEVICE, Observations, Place, devices, is_cuda
 from torchmigrate.worlds.program import (
     NONE,
@@ -126,6 +126,9 @@ class Check:
     def _original(self, path: str) -> Version | None:
         if (file := self._settled.get(path)) is not None:
             return file.after, file.edits, 0, frozenset(range(len(file.edits)))
+        return self._unedited(path)
+
+    def _unedited(self, path: str) -> Version | None:
         if path not in self._originals:
             self._originals[path] = text_of(self.facts.index, path)
         text = self._originals[path]
@@ -279,7 +282,8 @@ class Check:
         users = _users(relevance)
         for user in users:  # one is added below
             before = {world: self._seen(self._old, world, group, relevance, user, group.before) for world in worlds}
-            whole = known_of_original(before, group.programs, owners, knows_others, user.gives_flags, shared)
+            known = knows_others, user.gives_flags, shared, self._uses(group, user, before)
+            whole = known_of_original(before, group.programs, owners, *known)
             after = {world: self._seen(new, world, group, relevance, user, runs) for world in worlds}
             if user == users[0] and any(seen.has_new_defaults for seen in after.values()):
                 users.append(User(gives_values=False))  # but flags, which lead to what has a default
@@ -310,6 +314,22 @@ class Check:
                 path, edit = owners[number]
                 held.setdefault(path, {}).setdefault((edit.start, edit.end), self._reason(fault, path))
         return held
+
+    def _uses(
+        self, group: _Group, user: User, before: Mapping[World, Observations]
+    ) -> Callable[[World], AbstractSet[str]]:
+        """Return a function that returns the files in which the project itself uses a world's accelerator."""
+
+        @cache
+        def used(world: World) -> AbstractSet[str]:
+            if self._settled.keys().isdisjoint(group.paths):
+                return moved_in(world, before[world])
+            program = Program(self.facts.index, self._unedited)
+            files = [file for path in group.paths if (file := program.file(path)) is not None]
+            relevance = Relevance(files, self.facts.helper, {})
+            return moved_in(world, self._seen(program, world, group, relevance, user, []))
+
+        return used
 
     def _seen(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -66,6 +67,7 @@ class Original:
     for another, and `ends` those that either reaches. `programs` are the largest sets of files that run in one process,
     `rewritten` the spans of the edits, by path, and `begun` where each edit begins. It `knows_others` if it speaks of
     accelerators beside CUDA, and `has_choice` if its user gives options. `shared` are the files of portable packages.
+    `uses` returns the files in which the project, without any edit, gives something a world's accelerator itself.
     """
 
     cuda: Observations
@@ -76,7 +78,8 @@ class Original:
     begun: Mapping[int, Place]
     knows_others: bool
     has_choice: bool
-    shared: Container[str] = ()
+    shared: Container[str]
+    uses: Callable[[World], AbstractSet[str]]
 
     def now(self, place: Place) -> Place:
         """Return where what stood at a place ends now: with the edit that rewrote it as a part of something larger."""
@@ -241,7 +244,7 @@ def _halved(world: World, old: Observations, new: Observations, original: Origin
     These are the devices of the same file, or, if it has none, those of its programs.
     """
     used = {place[0] for place, _ in new.of(DEVICE)}
-    moved = _moved(world, new)
+    moved = moved_in(world, new)
     for place, _ in new.of(HALVED):
         path = place[0]
         is_moved = path in moved or (path not in used and any(original.together(path, other) for other in moved))
@@ -254,14 +257,14 @@ def _cast(world: World, old: Observations, new: Observations, original: Original
 
     The program uses it itself, or leaves devices to the callers of a package that knows accelerators beside CUDA.
     """
-    own, moved = _moved(world, old), _moved(world, new)
+    moved = moved_in(world, new)
     for place, value in new.of(CAST):
         before = old.get(CAST, place)
         if before is None or world.kind in _types(before) or world.kind not in _types(value):
             continue
         is_dying = dying.holds((CAST, place), new) or original.all_end(place[0], dying.files)
         words = f"the project uses {world.title} itself, without mixed precision, which this would turn on there"
-        knows_it = any(original.together(place[0], path) for path in own)
+        knows_it = any(original.together(place[0], path) for path in original.uses(world))
         if place[0] in original.shared and not any(original.together(place[0], path) for path in moved):
             knows_it = True
             words = f"callers choose the device, and this would turn on mixed precision on {world.title}"
@@ -275,7 +278,7 @@ def _unscaled(world: World, old: Observations, new: Observations, original: Orig
     scalers = {place: place in moved for place, value in new.of(CAST) if new.told.get((CAST, place)) and value}
     for place in moved - scalers.keys():
         before = old.get(CAST, place)
-        if before is None or world.kind in _types(before) or not (edits := new.edits(CAST, place)):
+        if world.kind in _types(before or NOTHING) or not (edits := new.edits(CAST, place)):
             continue
         beside = [is_moved for other, is_moved in scalers.items() if original.together(place[0], other[0])]
         if beside and not any(beside):
@@ -299,7 +302,7 @@ def _cast_on_cpu(world: World, old: Observations, new: Observations, original: O
 
 def _mapped(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
     """Yield files that would be loaded to the accelerator, not to the CPU, in programs that use it for nothing else."""
-    moved = _moved(world, new)
+    moved = moved_in(world, new)
     for place, _ in new.of(MAPPED):
         before, value = old.get(DEVICE, place), new.get(DEVICE, place)
         if before is None or value is None or world.kind in _types(before) or world.kind not in _types(value):
@@ -313,7 +316,7 @@ def _mapped(world: World, old: Observations, new: Observations, original: Origin
             )
 
 
-def _moved(world: World, seen: Observations) -> set[str]:
+def moved_in(world: World, seen: Observations) -> set[str]:
     """Return the files in which something gets the world's accelerator, beside what is loaded to it or computed on."""
     loads = {place for place, _ in seen.of(MAPPED)}
     return {
@@ -419,7 +422,9 @@ def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault
                 continue
             if not value and not taken and before is None and _is_behind_a_death(place, old, new):
                 continue  # it is given no device, and nothing but a death kept the original from it
-            if value or taken:
+            if name.endswith("="):
+                words = f"this is handed on as `{name}`, which is not seen to mean {world.title}"
+            elif value or taken:
                 what = f"takes {_listed(set(taken))} only" if taken else "may have devices of its own"
                 words = f"this device is handed to {library}, which {what}"
                 if arguments(name.rpartition(".")[0]).get(name.rpartition(".")[2]) == "precision":
@@ -703,6 +708,7 @@ def known_of_original(
     knows_others: bool,
     has_choice: bool,
     shared: Container[str],
+    uses: Callable[[World], AbstractSet[str]],
 ) -> Original:
     """Return what is known of the original; `seen` is what it does, by world."""
     rewritten: dict[str, list[Span]] = {}
@@ -719,9 +725,8 @@ def known_of_original(
     pairs = (pair for pair in pairwise(sorted(there | here)) if pair[0][0] == pair[1][0])
     arms = {place for pair in pairs for place in pair if place in there - here and (here - there).intersection(pair)}
     both = frozenset(there & here)
-    return Original(
-        seen[WORLDS[0]], frozenset(arms), both, programs, rewritten, begun, knows_others, has_choice, shared
-    )
+    cuda, known = seen[WORLDS[0]], (knows_others, has_choice, shared, uses)
+    return Original(cuda, frozenset(arms), both, programs, rewritten, begun, *known)
 
 
 def _types(value: Value) -> set[str]:

@@ -175,8 +175,20 @@ class External(ABC):
             for atom, edits in value.atoms.items():
                 self.seen.used.update(edits - call.state.path if isinstance(atom, Unknown) else edits)
 
+    @abstractmethod
+    def is_parameter(self, word: str) -> bool:
+        """Return whether a function that was read has a parameter of this name."""
+
+    def _hand_to_unknown(self, call: Call) -> None:
+        """Note flags that say `cuda` to what is not known, where no function of the project has such a parameter."""
+        for word, value in call.named.items():
+            if "cuda" in word.split("_") and not self.is_parameter(word) and (given := self._deciding(value)):
+                self._note(FOREIGN, call, given, f"{word}=")
+
     def hand_over(self, name: str, call: Call) -> Value:
         """Give values to code that is not read: a device position of torch, or a library with devices of its own."""
+        if not name:
+            self._hand_to_unknown(call)
         top, last = name.partition(".")[0], name.rpartition(".")[2]
         torchy = top in BUILT_ON_TORCH
         if not torchy and top and top not in sys.stdlib_module_names and top != "builtins" and not self._is_quiet(name):

@@ -198,6 +198,7 @@ class Relevance:
         self._parameters: dict[str, list[tuple[list[str], str, list[str]]]] = {}  # by the name of a function
         for name, names, key, extra in (each for outline in outlines.values() for each in outline.parameters):
             self._parameters.setdefault(name, []).append((names, key, extra))
+        self.parameters = {each for rows in self._parameters.values() for names, _, _ in rows for each in names}
         self._todo: list[str] = sorted(self.about)
         self._at: dict[ast.AST, tuple[list[Statement], int]] = {}  # a statement's block, and its place in it
         for file, outline in outlines.items():

@@ -194,6 +194,9 @@ class Statements(Expressions):
             statement, frame = self._at
             entry.callers.add((frame.info.key, self.place(statement, frame)))
 
+    def is_parameter(self, word: str) -> bool:
+        return word in self.relevance.parameters
+
     def _bind(
         self,
         info: FunctionInfo,
