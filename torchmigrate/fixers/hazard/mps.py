@@ -12,7 +12,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.project.called_operators import is_of_bytes
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.import_graph import BORDER, TRAINING
-from torchmigrate.semantic.dominance import know_parents, reads_as_parameter
+from torchmigrate.semantic.dominance import know_parents, reads, reads_as_parameter
 from torchmigrate.semantic.library_use import first_call, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import (
@@ -56,6 +56,23 @@ def float64(context: RuleContext) -> Iterator[Finding]:
             yield context.note()
     elif context.qualified == "torch.cuda.DoubleTensor" or moved(context.module, context.ref):
         yield context.note()
+    elif (line := _line_of_alias(context)) is not None:
+        yield context.note(_BY_NAME.format(line))
+
+
+def _line_of_alias(context: RuleContext) -> int | None:
+    """Return a line that makes float64 on a device by a name that the file gives this dtype, or None."""
+    up, module = context.parent, context.module
+    if not isinstance(up, ast.Assign) or up.value is not context.node or module.function(up) is not None:
+        return None
+    know_parents(module)
+    given = (each for target in up.targets for each in reads(module, target))
+    named = (each for each in given if isinstance(module.parent(each), ast.keyword))  # `x.to(KIND)` names no device
+    found = (each for each in named if moved(module, each))
+    return next((module.source.position(module.span(each)[0])[0] for each in found), None)
+
+
+_BY_NAME = "line {} makes this on a device, and MPS has no float64, so that it raises there: float32, or the CPU"
 
 
 def _says_double(made: ast.expr) -> bool:
