@@ -200,7 +200,9 @@ class DoubleMakers(CalledOperators):
             case ast.Call(ast.Attribute(ast.Call(made, [ast.Call(calculated)], []), "to" | "cuda")):
                 home, _, name = (chain_of(calculated) or "").rpartition(".")
                 return last_name(made) == "tensor" and home in ("np", "numpy") and name in NUMPY_OF_NUMBERS
-            case ast.Call(ast.Attribute(made, "float"), [], []):
+            case ast.Call(ast.Attribute(made, "float"), [], []) | ast.Call(
+                ast.Attribute(made, "type"), [ast.Attribute(ast.Name("torch"), "float" | "float32")], []
+            ):
                 return _is_moved_tensor(made) or (_is_moved_array(made) and not self._index.holds(path, CUDA))
             case ast.Call(ast.Attribute(_, "type"), [ast.Call(ast.Attribute(_, "type"), [], [])], []):
                 return not self._index.holds(path, CUDA)  # the name of a type, which MPS's is not; else a fix mends it

@@ -28,7 +28,7 @@ EXTENSION = b"cpp_extension"  # a file with it builds operators, or loads them
 OF_KERNELS = tuple(sorted({name.partition(".")[0].encode() for name in KERNELS}))
 FROM_NUMPY = b"from_numpy("
 # a file with one of these may make float64, or cast to the name of a type
-DOUBLE = (b".double(", b").float()", FROM_NUMPY, b"tensor(np.", b"tensor(numpy.", b".type())")
+DOUBLE = (b".double(", b").float()", b").type(torch.float", FROM_NUMPY, b"tensor(np.", b"tensor(numpy.", b".type())")
 MOCKS = b"mock", b"monkeypatch"  # a file with one of these may replace functions of torch's in a test
 SEARCH_PATHS = b"sys.path", b"sys import"  # a file with one of these may change where imports are looked for
 COMPUTED_NAMES = b"import_module", b"__import__", b"hydra.utils", b"pydoc"  # may import what no statement names

@@ -92,7 +92,7 @@ _OF_NUMPY = (
 def moved_array(context: RuleContext) -> Iterator[Finding]:
     """Cast an array before it is moved where it is cast right after: NumPy's numbers are float64, which MPS lacks."""
     module, made = context.module, context.node
-    if isinstance(context.ref, ast.Attribute) and context.ref.attr == "float":
+    if isinstance(context.ref, ast.Attribute) and context.ref.attr in ("float", "type"):
         yield from _moved_tensor(context)
         return
     up = module.parent(_shaped(module, made))
@@ -114,7 +114,9 @@ def _moved_tensor(context: RuleContext) -> Iterator[Finding]:
     """Report `x.to(device).float()` where `x` comes from elsewhere: the cast says that it need not be float32."""
     module = context.module
     match context.call:
-        case ast.Call(ast.Attribute(ast.Call(ast.Attribute(given, "to")) as move), [], []) as cast:
+        case ast.Call(ast.Attribute(ast.Call(ast.Attribute(given, "to")) as move)) as cast if not (
+            cast.args or cast.keywords
+        ) or _makes_single(module, cast):
             is_told = is_of_bytes(module.parent(cast)) or not names_device(move) or not module.facts.is_for_devices
             if not is_told and _comes_from_elsewhere(module, given):
                 (_, after), (_, end), (_, last) = map(module.span, (given, move, cast))
@@ -165,6 +167,11 @@ def _makes_narrow(module: SemanticModel, cast: ast.Call) -> bool:
 
 
 _NARROW = {*SINGLES, *HALVES}
+
+
+def _makes_single(module: SemanticModel, cast: ast.Call) -> bool:
+    """Return whether a call casts to float32 by its name: `x.type(torch.float)`."""
+    return len(cast.args) == 1 and not cast.keywords and module.resolve(cast.args[0]) in SINGLES
 
 
 def where_cuda_is_named(module: SemanticModel) -> Safety:
