@@ -1236,6 +1236,22 @@ def test_a_flag_for_cuda_is_not_handed_to_what_is_not_known(
     assert isinstance(result, Unchanged) is is_left
 
 
+@pytest.mark.parametrize(
+    ("name", "setup", "is_left"),
+    [("use_cuda_if_available", True, True), ("use_cuda_if_available", False, False), ("best_device", True, False)],
+)
+def test_a_function_named_for_cuda_keeps_its_answer_where_others_ask_it(
+    tmp_path: Path, name: str, setup: bool, is_left: bool
+) -> None:
+    """Found in pytorch-metric-learning, whose users bring the model, and keep it on the CPU."""
+    tools = f"import torch\ndef {name}():\n    return torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+    files = {"pkg/__init__.py": "", "pkg/tools.py": tools}
+    files["pkg/use.py"] = f"import torch\nfrom .tools import {name}\nprint(torch.ones(2).to({name}()))\n"
+    files |= {"setup.py": "from setuptools import setup\nsetup(name='x', packages=['pkg'])\n"} if setup else {}
+    result = planned(write_tree(tmp_path, files))["pkg/tools.py"]
+    assert isinstance(result, Unchanged) is is_left
+
+
 @pytest.mark.parametrize("name", ["torch", "plain"])
 def test_a_folder_called_torch_hides_torch_from_nobody(tmp_path: Path, name: str) -> None:
     """Found in GPT-SoVITS, by BigVGAN's `alias_free_activation/torch`: no test for CUDA was followed."""

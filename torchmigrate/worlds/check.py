@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
+from torchmigrate.helper.placement import installed_above
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import Components, reached
 from torchmigrate.source.edits import Edit, Span
@@ -282,7 +283,7 @@ class Check:
         users = _users(relevance)
         for user in users:  # one is added below
             before = {world: self._seen(self._old, world, group, relevance, user, group.before) for world in worlds}
-            known = knows_others, user.gives_flags, shared, self._uses(group, user, before)
+            known = knows_others, user.gives_flags, shared, self._uses(group, user, before), self._is_installed
             whole = known_of_original(before, group.programs, owners, *known)
             after = {world: self._seen(new, world, group, relevance, user, runs) for world in worlds}
             if user == users[0] and any(seen.has_new_defaults for seen in after.values()):
@@ -314,6 +315,9 @@ class Check:
                 path, edit = owners[number]
                 held.setdefault(path, {}).setdefault((edit.start, edit.end), self._reason(fault, path))
         return held
+
+    def _is_installed(self, path: str) -> bool:
+        return not self.facts.is_test(path) and installed_above(self.facts.index, os.path.dirname(path)) is not None
 
     def _uses(
         self, group: _Group, user: User, before: Mapping[World, Observations]

@@ -68,6 +68,7 @@ class Original:
     `rewritten` the spans of the edits, by path, and `begun` where each edit begins. It `knows_others` if it speaks of
     accelerators beside CUDA, and `has_choice` if its user gives options. `shared` are the files of portable packages.
     `uses` returns the files in which the project, without any edit, gives something a world's accelerator itself.
+    `is_installed` returns whether a file is in a package that is installed.
     """
 
     cuda: Observations
@@ -80,6 +81,7 @@ class Original:
     has_choice: bool
     shared: Container[str]
     uses: Callable[[World], AbstractSet[str]]
+    is_installed: Callable[[str], bool]
 
     def now(self, place: Place) -> Place:
         """Return where what stood at a place ends now: with the edit that rewrote it as a part of something larger."""
@@ -201,8 +203,14 @@ def _needless(new: Mapping[World, Observations], running: Edits, knows_others: b
 
 
 def _answers(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
-    """Yield functions named for CUDA that would answer otherwise: projects ask them beside those for other devices."""
-    for place, value in new.of(ANSWER) if original.knows_others else ():
+    """Yield functions named for CUDA that would answer otherwise.
+
+    Projects ask them beside those for other devices, and others ask those of a package that is installed.
+    """
+    for place, value in new.of(ANSWER):
+        is_public = original.is_installed(place[0]) and not new.told.get((ANSWER, place), "").startswith("_")
+        if not (original.knows_others or is_public):
+            continue
         before = old.get(ANSWER, place)
         if before is None or _is_answered(before, value):
             continue
@@ -709,6 +717,7 @@ def known_of_original(
     has_choice: bool,
     shared: Container[str],
     uses: Callable[[World], AbstractSet[str]],
+    is_installed: Callable[[str], bool],
 ) -> Original:
     """Return what is known of the original; `seen` is what it does, by world."""
     rewritten: dict[str, list[Span]] = {}
@@ -725,7 +734,7 @@ def known_of_original(
     pairs = (pair for pair in pairwise(sorted(there | here)) if pair[0][0] == pair[1][0])
     arms = {place for pair in pairs for place in pair if place in there - here and (here - there).intersection(pair)}
     both = frozenset(there & here)
-    cuda, known = seen[WORLDS[0]], (knows_others, has_choice, shared, uses)
+    cuda, known = seen[WORLDS[0]], (knows_others, has_choice, shared, uses, is_installed)
     return Original(cuda, frozenset(arms), both, programs, rewritten, begun, *known)
 
 
