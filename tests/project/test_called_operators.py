@@ -594,3 +594,50 @@ def test_a_test_before_what_needs_a_group_stays_where_a_library_starts_it(
     program = f"import torch.distributed as dist\nfrom sampler import Sampler\n{start}\nprint(Sampler().count)\n"
     after = texts_after(write_tree(tmp_path, {"sampler.py": SAMPLER, "train.py": program}))
     assert ("sampler.py" not in after) is is_left
+
+
+FOCAL = {
+    "setup.py": "from torch.utils.cpp_extension import CUDAExtension\n",
+    "pkg/__init__.py": "",
+    "pkg/focal/__init__.py": "from .modules import Focal\n",
+    "pkg/focal/functions.py": """from torch.autograd import Function
+from . import focal_cuda
+class _Focal(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return focal_cuda.forward(x)
+focal = _Focal.apply
+""",
+    "pkg/focal/modules.py": """import torch
+from .functions import focal
+class Focal(torch.nn.Module):
+    def forward(self, x):
+        assert x.is_cuda
+        return focal(x.view(-1))
+""",
+}
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_an_assertion_before_a_kernel_stays(tmp_path: Path, is_left: bool) -> None:
+    """Found in TorchSeg: a file imports what another file makes of a class, `focal = _Focal.apply`."""
+    plain = {} if is_left else {"pkg/focal/functions.py": "def focal(x):\n    return x * 2\n"}
+    after = texts_after(write_tree(tmp_path, FOCAL | plain))
+    assert ("pkg/focal/modules.py" not in after) is is_left
+
+
+LOADED = """import torch
+from torch.utils.cpp_extension import load
+gpu = load("sums_gpu", ["operator.cpp", "sums.cu"], verbose=False)
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def backward(ctx, grad):
+        if grad.is_cuda:
+            return gpu.NAME(grad)
+        raise NotImplementedError
+"""
+
+
+@pytest.mark.parametrize("name", ["sums_backward", "sums"])
+def test_a_module_that_is_compiled_when_it_is_loaded_has_kernels(tmp_path: Path, name: str) -> None:
+    assert texts_after(write_tree(tmp_path, {"sums.py": LOADED.replace("NAME", name)})) == {}

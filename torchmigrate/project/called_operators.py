@@ -131,9 +131,19 @@ class CalledOperators(ABC):
         for binding in found[1] if found else ():
             if binding.value is not None:
                 yield binding.value, place
+            elif binding.local:
+                yield from self._assigned_in(place.path, *binding.local)
         for meaning in self._hierarchy.meanings(place, name):
             if isinstance(meaning, Definition):
                 yield meaning.node, meaning.place
+
+    def _assigned_in(self, path: str, level: int, module: str, name: str) -> Iterator[tuple[ast.AST, Place]]:
+        """Yield the values that another file gives to a name which this one imports: `align = _Align.apply`."""
+        home = self._index.find(path, level, module, name)
+        scopes = self._hierarchy.scopes(home) if home else None
+        if scopes and home:
+            place = Place(home, scopes.module)
+            yield from ((b.value, place) for b in scopes.module.names.get(name, ()) if b.value is not None)
 
 
 class CompiledOperators(CalledOperators):
@@ -148,7 +158,9 @@ class CompiledOperators(CalledOperators):
             return True
         if isinstance(binding.value, ast.Call):
             given = {k.arg for k in binding.value.keywords}
-            is_built = last_name(binding.value.func) in LOADERS and not given.isdisjoint({"sources", "cuda_sources"})
+            has_sources = not given.isdisjoint({"sources", "cuda_sources"})
+            has_sources |= any(_names_sources(each) for each in binding.value.args[1:2])
+            is_built = last_name(binding.value.func) in LOADERS and has_sources
             return is_built or self._is_imported_by(place, binding.value)
         if binding.local is None:
             return False
@@ -231,6 +243,12 @@ def _parts(module: ast.AST) -> Iterator[list[ast.AST]]:
         else:
             others += walk(statement)
     yield others
+
+
+def _names_sources(node: ast.expr) -> bool:
+    """Return whether an expression names files that a compiler reads."""
+    texts = (part.value for part in walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str))
+    return any(text.endswith((".cpp", ".cu", ".cc", ".c")) for text in texts)
 
 
 def _is_call_of(name: str, node: ast.AST) -> bool:

@@ -143,7 +143,11 @@ class Uses:
         """Return the offset of a call of an operator that the project compiles, where a test decides on its device.
 
         The test covers it, or it asks torch for CUDA in the same function: without CUDA that ran on the CPU, or not.
+        Or it refuses other devices before the call.
         """
+        if region.refusal and not region.skips:
+            after = (at for at in _operator_uses(self._module).get(region.home, ()) if at > region.guard[1])
+            return min(after, default=None)
         return region.first_reached(_operator_uses(self._module), beside=asks and region.home is not None)
 
     @property
@@ -306,7 +310,8 @@ def _bound_to_cuda(module: SemanticModel) -> Iterator[ast.AST]:
         match node:
             case ast.Call(ast.Attribute(ast.Name(owner), name) as func):
                 is_module = _is_compiled(owner) and not _is_variable(module, func, owner)
-                if is_module or (_is_compiled(name) and not _MOVES.match(name)):
+                is_of_gpu = owner == "gpu" and _KERNEL.fullmatch(name)
+                if is_module or is_of_gpu or (_is_compiled(name) and not _MOVES.match(name)):
                     yield func
             case ast.Call(ast.Attribute(ast.Attribute(ast.Name(), "gpu" | "cuda"), name) as func):
                 if _KERNEL.fullmatch(name):
