@@ -14,7 +14,7 @@ from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import HALVES, canonical
 from torchmigrate.worlds import values
 from torchmigrate.worlds.external import METHOD, MOVING, External
-from torchmigrate.worlds.observations import ASKED, HALVED, LOST, NARROWED, REFUSAL, Place, device_of, devices
+from torchmigrate.worlds.observations import ASKED, DEATH, HALVED, LOST, NARROWED, REFUSAL, Place, device_of, devices
 from torchmigrate.worlds.program import (
     NONE,
     ClassInfo,
@@ -446,8 +446,20 @@ class Expressions(External):
         holding = [each for each in tables if any(key == known for known, _ in each.items)]
         return bool(holding) and table in tables and table not in holding and device_of(key) is None
 
+    def _cut(self, text: str, node: ast.Subscript, state: State, frame: Frame, edits: Edits) -> Value:
+        """Return a part of a device's text: `"cuda:0"[:4]`. Nothing takes what it leaves of another type: "xpu:"."""
+        match node.slice:
+            case ast.Slice(None, ast.Constant(int(end)), None):
+                cut = Const(text[:end], str)
+                if device_of(cut) is None or cut.value.endswith(":"):
+                    self.seen.add(DEATH, self.place(node, frame), one(cut, edits), state.path, f'"{cut.value}"')
+                return one(cut)
+        return UNKNOWN
+
     def _item(self, atom: Atom, key: Atom, node: ast.Subscript, state: State, frame: Frame, edits: Edits) -> Value:
         """Return an item; `edits` are those that the table and the key depend on."""
+        if isinstance(node.slice, ast.Slice) and isinstance(atom, Const) and device_of(atom) is not None:
+            return self._cut(atom.value, node, state, frame, edits)
         if isinstance(atom, Items):
             if isinstance(key, Const) and key.type in (int, bool):
                 at: int = key.value

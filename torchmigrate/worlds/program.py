@@ -128,6 +128,15 @@ class File:
         self._locate()
 
     @cached_property
+    def by_base(self) -> dict[str, list[ClassInfo]]:
+        """Return the classes of the file by the last names of their bases."""
+        found: dict[str, list[ClassInfo]] = {}
+        for kind in (each for each in self.by_node.values() if isinstance(each, ClassInfo)):
+            for base in kind.node.bases:
+                found.setdefault(resolver.last_name(base), []).append(kind)
+        return found
+
+    @cached_property
     def given_tables(self) -> set[str]:
         """Return the names of what is called with a table that is written there: `Options({"lr": 0.1})`."""
         if b"({" not in self.text:

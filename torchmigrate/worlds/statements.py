@@ -111,7 +111,8 @@ class Statements(Expressions):
         """Evaluate a function that nothing evaluated calls: its parameters are its defaults or anything."""
         if info.key in self.begun:
             return
-        owner = one(Instance(info.owner)) if info.owner else None
+        kinds = [info.owner, *self._heirs(info, info.owner)] if info.owner else []
+        owner = join(*(one(Instance(kind)) for kind in kinds)) if kinds else None
         # of a method that only others' objects are known to be asked for, nobody knows whether it runs
         is_doubted = info.owner is not None and self.seen.is_assumption and info.key not in self.called
         doubts = frozenset([info.node]) if is_doubted else NO_DOUBT
@@ -119,6 +120,11 @@ class Statements(Expressions):
         with contextlib.suppress(Dead):
             self.call_function(info, owner, (), {}, State({}, is_plain=True, doubts=doubts), is_root=True)
         self.seen.is_test = False
+
+    def _heirs(self, info: FunctionInfo, owner: ClassInfo) -> list[ClassInfo]:
+        """Return those of a file's classes that inherit a method from the class beside them."""
+        kinds = info.file.by_base.get(owner.node.name, ())
+        return [kind for kind in kinds if kind is not owner and self.method_of(kind, info.name) is info]
 
     def call_function(
         self,
