@@ -202,6 +202,22 @@ PLACES = {
         },
         [],
     ),
+    "a script whose neighbour imports the package that is installed": (
+        {
+            "setup.py": "from setuptools import setup\nsetup(name='x', packages=['pkg'])",
+            "pkg/__init__.py": "",
+            "pkg/nets.py": "def net(): pass",
+            "recipes/denoise.py": "from model import load\nprint('cuda')",
+            "recipes/model.py": "from pkg.nets import net\ndef load(): pass",
+            "recipes/plot.py": "from style import width\nprint('cuda')",
+            "recipes/style.py": "width = 1",
+        },
+        {
+            "recipes/denoise.py": ("pkg/accel.py", "from pkg import accel"),
+            "recipes/plot.py": ("recipes/accel.py", "import accel"),
+        },
+        [],
+    ),
     "a module of a package that a script beside it names without dots": (
         {
             "train.py": "from local.loader import f\nprint('cuda')",

@@ -217,7 +217,8 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
     if not uses and (used := _set_up_by_neighbour(index, path, own)):
         return _absolute(index, *used, helper)
     if _has_siblings(index, own, directory):
-        return beside(path, helper)
+        used = None if uses or absolute else _installed_for_neighbours(index, path, own)
+        return _absolute(index, *used, helper) if used else beside(path, helper)
     if in_package and not uses:
         return _of_package(index, path, own, directory, helper)
     if all(u.relative for u in uses) and not runs_itself(index, path):
@@ -411,6 +412,17 @@ def _set_up_by_neighbour(index: ImportIndex, path: str, own: list[Import]) -> tu
     for parts, root in named:
         if root != os.path.dirname(path) and any(each.may_add(root, setter, index.root) for setter, each in said):
             return root, parts
+    return None
+
+
+def _installed_for_neighbours(index: ImportIndex, path: str, own: list[Import]) -> tuple[str, tuple[str, ...]] | None:
+    """Return (root, name) of a package that is installed, and which a script's neighbours always import."""
+    directory = os.path.dirname(path)
+    named = [at for _, at in (_located(index, path, item) for item in own) if at is not None and at[1] == directory]
+    for neighbour, _ in named:
+        found = _package_used(index, neighbour, _certain_imports(index, neighbour), directory)
+        if found and _is_installed(*found) and not asks_for_release(directory, found[0], found[1][0]):
+            return found
     return None
 
 
