@@ -638,7 +638,7 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
                 continue  # the program ends before it comes here, or in another branch; or this is for several devices
             elif (now is not None or place not in original.arms) and not (gone_past and place in original.ends):
                 stays.append(place)
-    tests = {place: original.cuda.test_of(place) for place in (*moved, *stays)}
+    tests = {place: original.cuda.test_of(place) for place in (*moved, *stays, *asked)}
 
     def is_apart(place: Place, other: Place) -> bool:
         return tests[place] != tests[other] and None not in (tests[place], tests[other])

@@ -210,7 +210,8 @@ class Expressions(External):
                 if name == "is_cuda":
                     return join(const(True), const(False)) if self.ask(World.is_cuda) else const(False)
                 if of != "tensor" and (known := self.of_unknown(name)) is not None:
-                    return known
+                    given = known.only(a for a in known if a != values.USERS) if atom == values.DEFAULTS else known
+                    return given or known
                 if of == "tensor" and name in MOVING:
                     return one(Named(f"{METHOD}{name}"))
                 return TENSOR if of == "tensor" else UNKNOWN

@@ -37,7 +37,7 @@ from torchmigrate.worlds.observations import (
     devices,
 )
 from torchmigrate.worlds.program import NONE, Edits
-from torchmigrate.worlds.relevance import ADDS, legacy_calls
+from torchmigrate.worlds.relevance import ADDS, gives_options, legacy_calls
 from torchmigrate.worlds.state import Call, Dead, Died, Frame, State
 from torchmigrate.worlds.truth import CALLS, CASTS, LAZY, OF_CUDA, QUIET, SCALERS, Setting, World
 from torchmigrate.worlds.values import (
@@ -667,7 +667,7 @@ class External(ABC):
         if "device" in call.named:
             self.position(call.named["device"], call, moves=name.startswith("new_"))
         if name in ("parse_args", "parse_known_args"):
-            options = one(Unknown("options"))
+            options = one(values.DEFAULTS if gives_options(call.node) else Unknown("options"))
             return one(Items((options, UNKNOWN))) if name == "parse_known_args" else options
         return UNKNOWN
 

@@ -217,6 +217,7 @@ UNKNOWN = Value({Unknown(): NONE})
 TENSOR = Value({Unknown("tensor"): NONE})
 PLACED = Unknown("placed")  # the helper's device for an index that is not followed: never None
 USERS = Unknown("user")  # the text that a user gives an option
+DEFAULTS = Unknown("defaults")  # options of a command line that the program gives itself
 CALLERS = Unknown("caller")  # what code that is not read gives a parameter that has a default
 OPTIONS: frozenset[Atom] = frozenset({USERS, CALLERS, Unknown("number")})  # what a user asks for
 OPEN: frozenset[Atom] = OPTIONS | {Unknown()}
