@@ -183,6 +183,8 @@ def map_location(context: RuleContext) -> Iterator[Finding]:
             yield context.left("a test that speaks of no CUDA loads what was saved beside it")
         elif _is_cache(context, call):
             yield context.left("this function saves that file itself, and moves nothing to a device")
+        elif _is_of_this_run(context.module, call):
+            yield context.left("Lightning saved that file in the same run")
         else:
             text = _on_the_cpu(context, call) or _KEPT
             yield context.replace(given, text) if given else _missing(context, call, text)
@@ -299,6 +301,22 @@ def _is_cache(context: RuleContext, call: ast.Call) -> bool:
     """Return whether a function loads a file that it saves too, and moves nothing: prepared data on the CPU."""
     function = context.module.function(call)
     return bool(call.args) and function is not None and ast.dump(call.args[0]) in _caches(context.module, function)
+
+
+def _is_of_this_run(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether a call loads what Lightning saved before: `checkpoint.best_model_path` of a ModelCheckpoint."""
+    match call.args[:1]:
+        case [ast.Attribute(ast.Name(name) as owner, "best_model_path" | "last_model_path")]:
+            found = module.scope(owner).find(name)
+            values = [binding.value for binding in found[1]] if found else []
+            return bool(values) and all(_makes_checkpoints(module, value) for value in values)
+    return False
+
+
+def _makes_checkpoints(module: SemanticModel, value: ast.AST | None) -> bool:
+    name = module.resolve(value.func) if isinstance(value, ast.Call) else None
+    home, _, last = (name or "").rpartition(".")
+    return last == "ModelCheckpoint" and home.partition(".")[0] in ("pytorch_lightning", "lightning")
 
 
 @query
