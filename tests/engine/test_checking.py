@@ -1252,6 +1252,31 @@ def test_a_function_named_for_cuda_keeps_its_answer_where_others_ask_it(
     assert isinstance(result, Unchanged) is is_left
 
 
+PAIRS = """import itertools
+import pytest
+import torch
+kind = "cuda"
+devices = ("cpu", kind) if torch.cuda.is_available() else ("cpu",)
+@pytest.mark.parametrize("device, size", PAIRS)
+def test_it(device, size):
+    assert torch.ones(size).to(device).sum() == size
+"""
+
+
+@pytest.mark.parametrize(
+    ("pairs", "is_left"),
+    [
+        ("itertools.product(devices, [2, 3])", True),
+        ("[(d, 2) for d in devices]", True),
+        ("[('cpu', len(devices))]", False),
+    ],
+)
+def test_devices_reach_a_test_beside_other_parameters(tmp_path: Path, pairs: str, is_left: bool) -> None:
+    """Found in advertorch: more tests would run, on a device that stays."""
+    result = planned(write_tree(tmp_path, {"test_it.py": PAIRS.replace("PAIRS", pairs)}))["test_it.py"]
+    assert isinstance(result, Unchanged) is is_left
+
+
 @pytest.mark.parametrize("name", ["torch", "plain"])
 def test_a_folder_called_torch_hides_torch_from_nobody(tmp_path: Path, name: str) -> None:
     """Found in GPT-SoVITS, by BigVGAN's `alias_free_activation/torch`: no test for CUDA was followed."""

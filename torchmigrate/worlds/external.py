@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -152,6 +153,10 @@ class External(ABC):
             return mark(last, call.args[0])
         if name == "contextlib.nullcontext":
             return call.argument(0, const(None))
+        if name == "itertools.product" and call.args and not call.named:
+            rows = itertools.islice(itertools.product(*map(self.elements, call.args)), values.WIDEST + 1)
+            pairs = [one(Items(tuple(item for item, _ in row))) for row in rows]
+            return one(Items(tuple(pairs))) if len(pairs) <= values.WIDEST else UNKNOWN
         if name == "functools.partial" and call.args:
             known = call.args[0].only(a for a in call.args[0] if isinstance(a, (Routine, Type, Named)))
             for made in (a.name for a in known if isinstance(a, Named) and a.name in CASTS):

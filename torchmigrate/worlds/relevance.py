@@ -580,7 +580,7 @@ _PASSING = {
     "getenv", "partial", "field", "max", "min", "next", "iter", "map", "filter", "zip", "enumerate", "format",
     "range", "split", "rsplit", "partition", "replace", "lower", "upper", "strip", "lstrip", "rstrip", "startswith",
     "endswith", "join", "keys", "values", "items", "pop", "Namespace", "SimpleNamespace", "copy", "deepcopy",
-    "hasattr", "isinstance", "len", "param", "removeprefix", "removesuffix", "nullcontext", *SKIP_MARKS,
+    "hasattr", "isinstance", "len", "param", "product", "removeprefix", "removesuffix", "nullcontext", *SKIP_MARKS,
 }  # fmt: skip
 _TRANSPARENT = (
     ast.IfExp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.BinOp, ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List,

@@ -318,8 +318,8 @@ class Statements(Expressions):
             if given
             else [item for item, _ in self.elements(self.evaluate(node.args[1], state, frame))]
         )
-        if len(parts) == 1:
-            state.env[parts[0]] = join(*items)
+        for at, part in enumerate(parts):
+            state.env[part] = join(*(self._unpacked(i, at, len(parts)) if len(parts) > 1 else i for i in items))
 
     def _parameter(self, node: ast.expr, state: State, frame: Frame) -> Value:
         """Return a parameter of a test; of `pytest.param(x, marks=skipif(...))` only where it is not skipped."""
