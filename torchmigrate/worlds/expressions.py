@@ -477,7 +477,7 @@ class Expressions(External):
                 self.seen.add(ASKED, self.place(node, frame), const(self.ask(World.kind_or, "")), state.path)
             return join(*(v for _, v in atom.items)) or UNKNOWN
         if isinstance(atom, Named) and atom.name == "os.environ":
-            return one(values.USERS)
+            return one(values.ENVIRONMENT)
         if isinstance(atom, Const) and atom.value is None and state.path and _is_given_by_call(node.value, frame):
             self.seen.add(REFUSAL, self.place(node, frame), const(True).of(edits), state.path, ast.unparse(node))
             return NOTHING

@@ -140,7 +140,7 @@ class External(ABC):
             self.die(name, call)
         if name in ("os.environ.get", "os.getenv", "os.environ.setdefault"):
             default = call.argument(1, const(None))
-            return join(default, one(values.USERS)) if self.setting.gives_values() else default
+            return join(default, one(values.ENVIRONMENT)) if self.setting.gives_values() else default
         if name == "torch.distributed.get_backend":
             return self.read(("backend",)) or UNKNOWN
         if name in RECORDS and (items := values.items_given(call.args, call.named)):
