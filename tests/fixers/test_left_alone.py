@@ -228,3 +228,20 @@ def test_a_call_with_arguments_is_torchs_where_no_cuda_of_the_project_takes_any(
     write_tree(tmp_path, files)
     found = planned(tmp_path, "apply")["reader.py"]
     assert isinstance(found, Changed) is is_moved
+
+
+SHIM = """import functools
+import torch
+@functools.wraps(torch.cuda.synchronize)
+def synchronize():
+    torch.cuda.empty_cache()
+def install(mine):
+    {}.synchronize = synchronize
+"""
+
+
+@pytest.mark.parametrize(("home", "is_left"), [("torch.cuda", True), ("mine", False)])
+def test_a_file_that_gives_torch_cuda_its_own_functions_stays(home: str, is_left: bool, tmp_path: Path) -> None:
+    """Found in sd-scripts, whose `library/ipex` makes torch.cuda of torch.xpu: the helper called itself."""
+    after = texts_after(write_tree(tmp_path, {"a.py": SHIM.format(home)}))
+    assert (after == {}) is is_left

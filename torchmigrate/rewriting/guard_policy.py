@@ -86,6 +86,7 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
     yield from _of_old_torch(module)
     yield from _of_one_library(module)
     yield from _of_one_build(module)
+    yield from _of_one_shim(module)
     yield from _of_another_kernel(module)
     yield from _of_one_rank(module, findings)
     yield from _of_one_sum(module, findings)
@@ -98,6 +99,7 @@ def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span
 
 _ONE_LIBRARY = "it imports {}, which runs on NVIDIA's devices alone"
 _ONE_BUILD = "the file compiles kernels, and asks which of CUDA's devices they are for"
+_ONE_SHIM = "line {} gives torch.cuda a function of the file's own, which the helper would call"
 _NEW_KERNEL = "a statement above ends the notebook's kernel, and the helper with it"
 _ONE_TEST = "it needs {}, which knows no accelerator but CUDA"
 _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
@@ -159,6 +161,19 @@ def _engines_called(module: SemanticModel) -> Iterator[str]:
     """Yield what a file calls that makes programs for NVIDIA's devices: `cupy.cuda.compile_with_cache(...)`."""
     calls = (node.func for node in module.nodes if isinstance(node, ast.Call))
     yield from (engine for func in calls if (engine := row_of(module.resolve(func) or "", ENGINES)))
+
+
+def _of_one_shim(module: SemanticModel) -> Iterator[tuple[Span, str]]:
+    """Yield all of a file that puts functions of its own in torch.cuda: `torch.cuda.synchronize = wait`.
+
+    What the helper falls back to may be what the file makes of the helper.
+    """
+    for statement in module.scopes.statements if b"torch.cuda." in module.source.utf8 else ():
+        for target in statement.targets if isinstance(statement, ast.Assign) else ():
+            if isinstance(target, ast.Attribute) and (module.resolve(target) or "").startswith("torch.cuda"):
+                line = module.source.position(module.span(statement)[0])[0]
+                yield (0, len(module.source.utf8)), _ONE_SHIM.format(line)
+                return
 
 
 def _of_another_kernel(module: SemanticModel) -> Iterator[tuple[Span, str]]:
