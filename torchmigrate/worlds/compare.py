@@ -46,7 +46,7 @@ from torchmigrate.worlds.observations import (
 )
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.truth import WORLDS, World
-from torchmigrate.worlds.values import NOTHING, OPEN, OPTIONS, USERS, Atom, Const, Device, Unknown, Value, bare
+from torchmigrate.worlds.values import NOTHING, OPEN, OPTIONS, Atom, Const, Device, Unknown, Value, bare
 
 
 @dataclass(frozen=True, slots=True)
@@ -605,7 +605,6 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
     """Yield devices that leave the others: code that ran on the CPU here is moved as a whole or not at all."""
     moved: list[Place] = []
     stays: list[Place] = []
-    asked: list[Place] = []
     gone_past = next(_gone_past(old, new), None) is not None  # nothing ran here before
     keys = [(seen, (DEATH, place)) for seen in (old, new) for place, _ in seen.of(DEATH)]
     certain = [(key[1], seen) for seen, key in keys if key in seen.certain]
@@ -623,8 +622,6 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
             continue
         if is_death_of_a_test and key in original.cuda.in_tests:
             continue
-        if before is not None and USERS in before and before == there:  # its default does not follow the machine
-            asked.append(place)
         falls_back = _open(there) and before is not None and not _open(before)  # what a user asks for, or the CPU
         if "cuda" in _types(there) and _falls_to_the_cpu(old, new, place, original.now(place)):
             stays.append(place)
@@ -638,7 +635,7 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
                 continue  # the program ends before it comes here, or in another branch; or this is for several devices
             elif (now is not None or place not in original.arms) and not (gone_past and place in original.ends):
                 stays.append(place)
-    tests = {place: original.cuda.test_of(place) for place in (*moved, *stays, *asked)}
+    tests = {place: original.cuda.test_of(place) for place in (*moved, *stays)}
 
     def is_apart(place: Place, other: Place) -> bool:
         return tests[place] != tests[other] and None not in (tests[place], tests[other])
@@ -648,10 +645,6 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
         pin = next((other for other in together if not is_apart(place, other)), None)
         if pin is not None and (edits := new.edits(DEVICE, place)):
             yield Fault(edits, world, pin, f"this device stays the CPU on {world.title}")
-        wish = next((other for other in asked if place[0] == other[0] and not is_apart(place, other)), None)
-        if wish is not None and USERS not in (new.get(DEVICE, original.now(place)) or NOTHING):
-            edits = new.edits(DEVICE, place) | new.edits(DEVICE, wish)
-            yield Fault(edits, world, wish, "a user may ask for the CPU here")
 
 
 def _under_default(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:

@@ -210,8 +210,7 @@ class Expressions(External):
                 if name == "is_cuda":
                     return join(const(True), const(False)) if self.ask(World.is_cuda) else const(False)
                 if of != "tensor" and (known := self.of_unknown(name)) is not None:
-                    given = known.only(a for a in known if a != values.USERS) if atom == values.DEFAULTS else known
-                    return given or known
+                    return known
                 if of == "tensor" and name in MOVING:
                     return one(Named(f"{METHOD}{name}"))
                 return TENSOR if of == "tensor" else UNKNOWN
@@ -477,7 +476,7 @@ class Expressions(External):
                 self.seen.add(ASKED, self.place(node, frame), const(self.ask(World.kind_or, "")), state.path)
             return join(*(v for _, v in atom.items)) or UNKNOWN
         if isinstance(atom, Named) and atom.name == "os.environ":
-            return one(values.ENVIRONMENT)
+            return one(Unknown("user"))
         if isinstance(atom, Const) and atom.value is None and state.path and _is_given_by_call(node.value, frame):
             self.seen.add(REFUSAL, self.place(node, frame), const(True).of(edits), state.path, ast.unparse(node))
             return NOTHING

@@ -38,7 +38,7 @@ from torchmigrate.worlds.observations import (
     devices,
 )
 from torchmigrate.worlds.program import NONE, Edits
-from torchmigrate.worlds.relevance import ADDS, gives_options, legacy_calls
+from torchmigrate.worlds.relevance import ADDS, legacy_calls
 from torchmigrate.worlds.state import Call, Dead, Died, Frame, State
 from torchmigrate.worlds.truth import CALLS, CASTS, LAZY, OF_CUDA, QUIET, SCALERS, Setting, World
 from torchmigrate.worlds.values import (
@@ -140,7 +140,7 @@ class External(ABC):
             self.die(name, call)
         if name in ("os.environ.get", "os.getenv", "os.environ.setdefault"):
             default = call.argument(1, const(None))
-            return join(default, one(values.ENVIRONMENT)) if self.setting.gives_values() else default
+            return join(default, one(Unknown("user"))) if self.setting.gives_values() else default
         if name == "torch.distributed.get_backend":
             return self.read(("backend",)) or UNKNOWN
         if name in RECORDS and (items := values.items_given(call.args, call.named)):
@@ -672,7 +672,7 @@ class External(ABC):
         if "device" in call.named:
             self.position(call.named["device"], call, moves=name.startswith("new_"))
         if name in ("parse_args", "parse_known_args"):
-            options = one(values.DEFAULTS if gives_options(call.node) else Unknown("options"))
+            options = one(Unknown("options"))
             return one(Items((options, UNKNOWN))) if name == "parse_known_args" else options
         return UNKNOWN
 

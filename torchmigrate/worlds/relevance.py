@@ -342,8 +342,6 @@ class Relevance:
         for row in (row for word in _ASKING for row in self._with(word)):
             if row.node not in self.relevant and not read.isdisjoint(_choices(row)):
                 self.relevant.add(row.node)
-        parsed = (row.node for name in ("parse_args", "parse_known_args") for row in self._with(name))
-        self.relevant.update(node for node in parsed if any(map(gives_options, _own_calls(node))))
 
     def _calls(self) -> None:
         """Add the calls that lead to code that matters: all that make objects of a class, and those behind a test."""
@@ -587,11 +585,6 @@ _TRANSPARENT = (
     ast.Set, ast.Dict, ast.Starred, ast.Subscript, ast.NamedExpr, ast.Await, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp, ast.comprehension,
 )  # fmt: skip
-
-
-def gives_options(call: ast.Call) -> bool:
-    """Return whether a program gives its options itself: `parser.parse_args([])`."""
-    return last_name(call.func).startswith("parse_") and bool(call.args) and isinstance(call.args[0], ast.List)
 
 
 def _flag(test: ast.expr) -> str | None:

@@ -226,7 +226,7 @@ class Statements(Expressions):
             if value is None:
                 value = self._default(info, name, defaults.get(name), frame)
                 if is_root:
-                    value = join(value, one(values.CALLERS))
+                    value = join(value, one(Unknown("user")))
             self.write(("parameter", info.key, name), value)
         for extra, kind in ((spec.vararg, "rest"), (spec.kwarg, "options")):
             if extra is None:

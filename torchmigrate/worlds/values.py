@@ -124,7 +124,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The analysis cannot follow the value. `of` says what is known: "tensor", "number", or as below."""
+    """The analysis cannot follow the value. `of` says what is known: "tensor", "user" (a text), "number", "placed"."""
 
     of: str = ""
 
@@ -216,11 +216,7 @@ NOTHING = Value({})
 UNKNOWN = Value({Unknown(): NONE})
 TENSOR = Value({Unknown("tensor"): NONE})
 PLACED = Unknown("placed")  # the helper's device for an index that is not followed: never None
-USERS = Unknown("user")  # the text that a user gives an option
-ENVIRONMENT = Unknown("environment")  # the text of a variable that a user may set
-DEFAULTS = Unknown("defaults")  # options of a command line that the program gives itself
-CALLERS = Unknown("caller")  # what code that is not read gives a parameter that has a default
-OPTIONS: frozenset[Atom] = frozenset({USERS, ENVIRONMENT, CALLERS, Unknown("number")})  # what a user asks for
+OPTIONS: frozenset[Atom] = frozenset({Unknown("user"), Unknown("number")})  # what a user asks for
 OPEN: frozenset[Atom] = OPTIONS | {Unknown()}
 
 
