@@ -256,12 +256,12 @@ def _is_call_of(name: str, node: ast.AST) -> bool:
 
 
 def _is_moved_array(node: ast.expr) -> bool:
-    """Return whether a node is `torch.from_numpy(a).to(device)`, or an item of it."""
+    """Return whether a node is `torch.from_numpy(a).to(device)`, or an item of it; a comparison gives no numbers."""
     while isinstance(node, ast.Subscript):
         node = node.value
     match node:
-        case ast.Call(ast.Attribute(ast.Call(maker), "to")):
-            return last_name(maker) == "from_numpy"
+        case ast.Call(ast.Attribute(ast.Call(maker, given), "to")):
+            return last_name(maker) == "from_numpy" and not any(isinstance(each, ast.Compare) for each in given)
     return False
 
 

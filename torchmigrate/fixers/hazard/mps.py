@@ -99,6 +99,8 @@ def moved_array(context: RuleContext) -> Iterator[Finding]:
     moving = module.parent(up) if isinstance(up, ast.Attribute) and up.attr == "to" else None
     if not isinstance(made, ast.Call) or not isinstance(moving, ast.Call) or not names_device(moving):
         return
+    if any(isinstance(given, ast.Compare) for given in made.args):
+        return  # of truth values
     item: ast.AST = moving
     while isinstance(up := module.parent(item), ast.Subscript) and up.value is item:
         item = up
