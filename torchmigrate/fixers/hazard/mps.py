@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding, Safety
@@ -116,9 +116,9 @@ def _moved_tensor(context: RuleContext) -> Iterator[Finding]:
     """Report `x.to(device).float()` where `x` comes from elsewhere: the cast says that it need not be float32."""
     module = context.module
     match context.call:
-        case ast.Call(ast.Attribute(ast.Call(ast.Attribute(given, "to")) as move)) as cast if not (
-            cast.args or cast.keywords
-        ) or _makes_single(module, cast):
+        case ast.Call(ast.Attribute(ast.Call(ast.Attribute(given, "to")) as move)) as cast if _makes_narrow(
+            module, cast, SINGLES
+        ):
             is_told = is_of_bytes(module.parent(cast)) or not names_device(move) or not module.facts.is_for_devices
             if not is_told and _comes_from_elsewhere(module, given):
                 (_, after), (_, end), (_, last) = map(module.span, (given, move, cast))
@@ -156,24 +156,19 @@ def _shaped(module: SemanticModel, node: ast.AST) -> ast.AST:
     return node
 
 
-def _makes_narrow(module: SemanticModel, cast: ast.Call) -> bool:
-    """Return whether a call makes numbers that MPS has of float64: `.float()`, `.type(torch.float32)`."""
+_NARROW = {*SINGLES, *HALVES}
+
+
+def _makes_narrow(module: SemanticModel, cast: ast.Call, kinds: Container[str | None] = _NARROW) -> bool:
+    """Return whether a call makes numbers that MPS has of float64: `.float()`, or `.type(x)` of these kinds."""
     match cast:
         case ast.Call(ast.Attribute(attr="float" | "half"), [], []):
             return True
         case ast.Call(ast.Attribute(attr="type" | "to"), [dtype], []) | ast.Call(
             ast.Attribute(attr="type" | "to"), [], [ast.keyword("dtype", dtype)]
         ):
-            return module.resolve(dtype) in _NARROW
+            return module.resolve(dtype) in kinds
     return False
-
-
-_NARROW = {*SINGLES, *HALVES}
-
-
-def _makes_single(module: SemanticModel, cast: ast.Call) -> bool:
-    """Return whether a call casts to float32 by its name: `x.type(torch.float)`."""
-    return len(cast.args) == 1 and not cast.keywords and module.resolve(cast.args[0]) in SINGLES
 
 
 def where_cuda_is_named(module: SemanticModel) -> Safety:
