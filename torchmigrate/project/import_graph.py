@@ -307,13 +307,15 @@ class ImportIndex:
         """Return (root directory, file) for each file that a dotted name may mean, in the file `path` or in any."""
         if not dotted or dotted[-1] not in self._by_tail:  # most imports are of other projects' modules
             return []
+        if dotted[0] == "torch":
+            return []  # a folder of that name would hide what all the others need
         tail = system.joined("", *dotted)
         roots = [(stem[: -len(tail)], file) for stem, file in self._by_tail[dotted[-1]] if stem.endswith(tail)]
-        if dotted[0] in _INSTALLED:  # `import torch` in a package does not mean its torch.py
-            roots = [(root, c) for root, c in roots if not self.is_package(root) or root in self._starting_in(path)]
+        if dotted[0] in _INSTALLED:  # `import numpy` in a package does not mean its numpy.py, nor another folder's
             here = os.path.dirname(path)
-            roots = [(root, c) for root, c in roots if here == root or system.is_inside(here, root)]
-        return [] if dotted[0] == "torch" else roots  # a folder of that name would hide what all the others need
+            around = [(root, c) for root, c in roots if here == root or system.is_inside(here, root)]
+            return [(root, c) for root, c in around if not self.is_package(root) or root in self._starting_in(path)]
+        return roots
 
     def _starting_in(self, path: str) -> frozenset[str]:
         """Return the packages around a file in which its absolute imports of the project's own modules start, alone."""

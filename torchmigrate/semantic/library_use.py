@@ -329,15 +329,16 @@ def _without_group(module: SemanticModel) -> Iterator[ast.AST]:
     """
     if not module.facts.files or b"torch.distributed" not in module.source.utf8:
         return
-    if str(module.path) in module.facts.in_groups:
-        return
+    found: list[ast.AST] = []
     for node in module.nodes:
         match node:
             case ast.Call(ast.Attribute(_, name) as func) if name in _OF_GROUP:
                 tests = (up.test for up in module.ancestors(node) if isinstance(up, (ast.If, ast.IfExp)))
                 is_asked = any("is_initialized" in identifiers_in(module, test) for test in tests)
                 if not is_asked and module.resolve(func) == f"torch.distributed.{name}":
-                    yield func
+                    found.append(func)
+    if found and str(module.path) not in module.facts.in_groups:  # which reads all files
+        yield from found
 
 
 _OF_GROUP = {"get_rank", "get_world_size", "get_backend", "barrier"}

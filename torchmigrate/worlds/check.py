@@ -323,15 +323,19 @@ class Check:
         self, group: _Group, user: User, before: Mapping[World, Observations]
     ) -> Callable[[World], AbstractSet[str]]:
         """Return a function that returns the files in which the project itself uses a world's accelerator."""
+        program = Program(self.facts.index, self._unedited)
+        runs: list[tuple[Setting, Observations]] = []
+
+        @cache
+        def relevance() -> Relevance:
+            files = [file for path in group.paths if (file := program.file(path)) is not None]
+            return Relevance(files, self.facts.helper, {})
 
         @cache
         def used(world: World) -> AbstractSet[str]:
             if self._settled.keys().isdisjoint(group.paths):
                 return moved_in(world, before[world])
-            program = Program(self.facts.index, self._unedited)
-            files = [file for path in group.paths if (file := program.file(path)) is not None]
-            relevance = Relevance(files, self.facts.helper, {})
-            return moved_in(world, self._seen(program, world, group, relevance, user, []))
+            return moved_in(world, self._seen(program, world, group, relevance(), user, runs))
 
         return used
 

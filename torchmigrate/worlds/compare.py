@@ -208,19 +208,13 @@ def _answers(world: World, old: Observations, new: Observations, original: Origi
     Projects ask them beside those for other devices, and others ask those of a package that is installed.
     """
     for place, value in new.of(ANSWER):
-        is_public = original.is_installed(place[0]) and not new.told.get((ANSWER, place), "").startswith("_")
-        if not (original.knows_others or is_public):
+        before, edits = old.get(ANSWER, place), new.edits(ANSWER, place)
+        if before is None or not edits or _is_answered(before, value):
             continue
-        before = old.get(ANSWER, place)
-        if before is None or _is_answered(before, value):
-            continue
-        if edits := new.edits(ANSWER, place):
-            yield Fault(
-                edits,
-                world,
-                place,
-                f"`{new.told.get((ANSWER, place), '')}` is named for CUDA, and would no longer answer for CUDA alone",
-            )
+        name = new.told.get((ANSWER, place), "")
+        if original.knows_others or (not name.startswith("_") and original.is_installed(place[0])):
+            words = f"`{name}` is named for CUDA, and would no longer answer for CUDA alone"
+            yield Fault(edits, world, place, words)
 
 
 def _is_answered(before: Value, now: Value) -> bool:

@@ -198,7 +198,6 @@ class Relevance:
         self._parameters: dict[str, list[tuple[list[str], str, list[str]]]] = {}  # by the name of a function
         for name, names, key, extra in (each for outline in outlines.values() for each in outline.parameters):
             self._parameters.setdefault(name, []).append((names, key, extra))
-        self.parameters = {each for rows in self._parameters.values() for names, _, _ in rows for each in names}
         self._todo: list[str] = sorted(self.about)
         self._at: dict[ast.AST, tuple[list[Statement], int]] = {}  # a statement's block, and its place in it
         for file, outline in outlines.items():
@@ -220,6 +219,11 @@ class Relevance:
         self.settings: set[ast.AST] = set()
         self._add_settings()
         self._add_flags()
+
+    @cached_property
+    def parameters(self) -> frozenset[str]:
+        """Return the names of all parameters of the functions that were read."""
+        return frozenset(each for rows in self._parameters.values() for names, _, _ in rows for each in names)
 
     def _add_flags(self) -> None:
         """Add the tests of flags that a refusal asks for: `if args.cuda and not torch.cuda.is_available(): exit()`.
