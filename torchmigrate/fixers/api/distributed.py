@@ -134,7 +134,7 @@ def mps(context: RuleContext) -> Iterator[Finding]:
     if _first_unguarded(context.module, tuple(context.rule.on)) is context.call:
         name = (context.qualified or "").rpartition(".")[2]
         yield context.note("" if name == "DistributedDataParallel" else _NO_COLLECTIVE.format(name))
-    elif last_name(context.call.func) != "broadcast" and _is_for_cuda(context.module, context.call):
+    elif _is_for_cuda(context.module, context.call):
         yield replace(context.note(), raises=True)
 
 
