@@ -224,11 +224,10 @@ class Expressions(External):
 
     def of_unknown(self, name: str) -> Value | None:
         """Return what is assigned to this attribute of things that the project does not make, or what an option is."""
-        found = [self.read(("attribute", "*", name))]
+        found = self.read(("attribute", "*", name))
         option = self.read(("option", name))
-        if not self.parsing.get(name, set()) <= self._settling.get(name, set()):
-            found.append(option)
-        known = [value for value in found if value]
+        is_settled = bool(found) and self.parsing.get(name, set()) <= self._settling.get(name, set())
+        known = [value for value in (found, None if is_settled else option) if value]
         return join(*known) if known else None
 
     def note_settled(self, name: str, path: str) -> None:

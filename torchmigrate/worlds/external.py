@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -157,6 +158,8 @@ class External(ABC):
             rows = itertools.islice(itertools.product(*map(self.elements, call.args)), values.WIDEST + 1)
             pairs = [one(Items(tuple(item for item, _ in row))) for row in rows]
             return one(Items(tuple(pairs))) if len(pairs) <= values.WIDEST else UNKNOWN
+        if name == "json.loads" and len(call.args) == 1:
+            return join(*(_parsed(a).of(e) for a, e in call.args[0].atoms.items()))
         if name == "functools.partial" and call.args:
             known = call.args[0].only(a for a in call.args[0] if isinstance(a, (Routine, Type, Named)))
             for made in (a.name for a in known if isinstance(a, Named) and a.name in CASTS):
@@ -696,6 +699,16 @@ class External(ABC):
         self.seen.has_new_defaults |= bool(named.get("default", NOTHING).edits)
         self.write(("option", str(name[0])), value)
         self.parsing.setdefault(str(name[0]), set()).add(path)
+
+
+def _parsed(atom: Atom) -> Value:
+    """Return the data that a JSON text has, or UNKNOWN for a text that is not known."""
+    if not isinstance(atom, Const) or not isinstance(atom.value, str):
+        return UNKNOWN
+    try:
+        return values.data(json.loads(atom.value))
+    except (ValueError, RecursionError):
+        return UNKNOWN
 
 
 def _speaks_of_device(value: object) -> bool:

@@ -456,6 +456,16 @@ def truth(atom: Atom) -> bool | None:
     return True
 
 
+def data(found: object) -> Value:
+    """Return the value of data such as a JSON text has: objects, arrays and constants."""
+    match found:
+        case dict():
+            return one(table({str(key): data(item) for key, item in found.items()}))
+        case list():
+            return one(Items(tuple(map(data, found))))
+    return const(found)
+
+
 def table(items: Mapping[str, Value]) -> Table:
     """Return the table that has these items."""
     return Table(tuple((Const(word, str), value) for word, value in items.items()))

@@ -1,0 +1,17 @@
+# wants: mps
+# input: --use-cuda
+import argparse
+
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--use-cuda", action="store_true")
+args = parser.parse_args()
+args.use_cuda = args.use_cuda and torch.cuda.device_count() > 0
+model = torch.nn.Linear(2, 2)
+if args.use_cuda:
+    model = model.to("cuda")
+x = torch.ones(2)
+if torch.cuda.is_available() and args.use_cuda:
+    x = x.cuda()
+print("s1", model(x).device)
