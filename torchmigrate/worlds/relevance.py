@@ -15,7 +15,7 @@ from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax.resolver import SKIP_MARKS, attribute_chain, blocks_of, chain_of, last_name, leading_chain
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, arguments, takes
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, FOREIGN, arguments, takes
 from torchmigrate.torch_api.names import DTYPE_WORDS, MOVING_METHODS
 from torchmigrate.worlds.program import File, defaults_of, name_of_call, parameters_of, remembered
 from torchmigrate.worlds.truth import SCALERS, WORDS_OF_CUDA
@@ -40,6 +40,8 @@ _ARRAYS = BUILT_ON_TORCH | {"numpy"}
 # arguments by which libraries that are built on torch are told a device by its name
 _TOLD = {word for library in BUILT_ON_TORCH for word, kind in arguments(library).items() if kind == "name"}
 _OF_TENSORS = {"device", "type", "index", "dtype"}  # attributes that any tensor has
+# and those of libraries with devices of their own, by names, numbers or flags
+_TOLD_TO_OTHERS = {word for library in FOREIGN for word in arguments(library)}
 # methods that change a container in place
 ADDS = {"append", "add", "insert", "extend", "update", "setdefault"}
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -271,9 +273,17 @@ class Relevance:
                 self._add(self.decisions, *(t for target in _targets(node) for t in _tokens_of(target, row.place)))
 
     def _of_libraries(self) -> None:
-        """Add what libraries with devices of their own make, as it may be moved: `model = VoiceEncoder()`."""
+        """Add what libraries with devices of their own make, as it may be moved: `model = VoiceEncoder()`.
+
+        Calls that tell them of a device count as well: `Reader(gpu=args.cuda)`, behind `if args.cuda and ...: exit()`.
+        """
         for outline in self._outlines:
             for row in (row for name in sorted(outline.makers) for row in outline.by_word.get(name, ())):
+                own = (
+                    c for c in _own_calls(row.node) if (leading_chain(c.func) or "").partition(".")[0] in outline.makers
+                )
+                if any(keyword.arg in _TOLD_TO_OTHERS for call in own for keyword in call.keywords):
+                    self.relevant.add(row.node)
                 match row.node:
                     case ast.Assign(targets, ast.Call(func)):
                         if (leading_chain(func) or "").partition(".")[0] in outline.makers:

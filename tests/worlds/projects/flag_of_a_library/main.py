@@ -1,0 +1,14 @@
+# refuses: mps xpu npu
+# input: --use-cuda
+import argparse
+import sys
+
+import faiss
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--use-cuda", action="store_true")
+args = parser.parse_args()
+if args.use_cuda and not torch.cuda.is_available():
+    sys.exit("CUDA is not there")
+print("s1", faiss.index(8, gpu=args.use_cuda))
