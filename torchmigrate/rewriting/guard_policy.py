@@ -16,24 +16,33 @@ from dataclasses import replace
 from functools import cache, partial
 
 from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.project.called_operators import LOADERS, Position, name_in_class
+from torchmigrate.project.called_operators import Position
 from torchmigrate.project.class_hierarchy import Definition, Place
-from torchmigrate.project.import_graph import EXTENSION
+from torchmigrate.rewriting.kept import (
+    BOUND,
+    branches,
+    choices,
+    expression_of,
+    expressions,
+    functions,
+    keeps_its_guard,
+    kept_code,
+    question_of,
+    span_of,
+)
 from torchmigrate.semantic import dominance, library_use
 from torchmigrate.semantic.device_expr import moves_data
-from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, GuardRegion, cover_branch, devices_asked, flags_set
+from torchmigrate.semantic.guard_regions import PORTABLE, GuardRegion, cover_branch, flags_set
 from torchmigrate.semantic.guard_regions import regions as regions_of
-from torchmigrate.semantic.library_use import asks_cuda, double_made, double_uses, first_call
+from torchmigrate.semantic.library_use import asks_cuda, double_made, double_uses
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import reads_of, spelled, words_in
 from torchmigrate.semantic.values import answers_moved, double_defaults, doubles_moved
 from torchmigrate.source.edits import Around, Inside, Span
-from torchmigrate.syntax.resolver import chain_of, is_same, last_name, makes_marks
+from torchmigrate.syntax.resolver import chain_of, is_same, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function
-from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, knows_cuda_alone, row_of
-from torchmigrate.torch_api.names import DEVICE, NCCL, STARTS_GROUP
+from torchmigrate.torch_api.names import DEVICE, STARTS_GROUP
 
-_BOUND = "its guard also covers what stays bound to CUDA (line {})"
 _DOUBLE = "float64 is put on its device (line {}), which MPS refuses"
 _ANSWER = "what an environment gives goes to its device uncast (line {}): MPS refuses float64, which it may be"
 _RAISES = "{}: the device comes to this, which raises on MPS"
@@ -45,7 +54,7 @@ def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
     """Mark as LEFT the fixes in every region that must stay as it is, and tests that guard nothing that changes."""
     answers = reasons(module, findings)
     findings = [replace(_left(f, answers[f]), blocks=False) if f in answers else f for f in findings]
-    kept = Around(_kept(module, findings))
+    kept = Around(kept_code(module, findings))
     findings = [_settle(f, kept) for f in findings]
     regions = list(regions_of(module, findings))
     if regions:
@@ -53,441 +62,8 @@ def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
     return findings
 
 
-_SCRIPTED = "TorchScript compiles this function, and cannot compile the helper"
-_OWN = "`{}` asks for CUDA alone, and stays"
-_SIBLING = "`{}` is about CUDA, beside `{}`"
-_LACKING = "it refuses what is implemented for CUDA alone"
-_CUDA = ("cuda", "gpu")
-_ASKED = {"cuda", "nccl"}  # words of a test for CUDA
-_PLAIN = ("ref", "reference", "native", "naive", "python", "slow")  # what a kernel is compared with
-_ANY = ("accelerator",)  # what is named for it asks for any of them
-_PREDICATE = re.compile(r"(?i)^(is|has|have)_|(available|usable|present|enabled|supported)$")
-
-
-def _kept(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
-    """Yield the code in which the project keeps to CUDA by itself, with the reasons.
-
-    These are the arms of its own ladders, what its own questions for CUDA guard, functions for CUDA beside those for
-    other devices, refusals for want of an implementation, and what a test guards that the worlds check holds back.
-    """
-    fixes = Inside(_span(f) for f in findings if f.fix and f.status is Status.OPEN)
-    held = Inside(_span(f) for f in findings if f.blocks and f.status is Status.LEFT)
-    for statement in module.scopes.statements:
-        if isinstance(statement, ast.If) and next(iter(fixes.find(*module.span(statement))), None):
-            yield from _kept_arm(module, statement, held, fixes)
-    for choice in _choices(module):
-        if fixes.find(*module.span(choice.body)) and (at := next(iter(held.find(*module.span(choice.test))), None)):
-            yield module.span(choice.body), _BOUND.format(module.source.position(at[0])[0])
-    yield from _scripted(module, findings)
-    for block in _blocks_of_names(module):
-        for node, name, sibling in _for_cuda(block):
-            yield module.span(node), _SIBLING.format(name, sibling)
-    yield from _done_for_each(module)
-    yield from _of_old_torch(module)
-    yield from _of_one_library(module)
-    yield from _of_one_build(module)
-    yield from _of_one_shim(module)
-    yield from _of_another_kernel(module)
-    yield from _of_one_rank(module, findings)
-    yield from _of_one_sum(module, findings)
-    yield from _of_one_call(module, findings)
-    yield from _of_cuda_alone(module, findings)
-    yield from _of_one_method(module, findings)
-    yield from _of_one_question(module, findings)
-    yield from _of_nccl(module, findings)
-
-
-_ONE_LIBRARY = "it imports {}, which runs on NVIDIA's devices alone"
-_ONE_BUILD = "the file compiles kernels, and asks which of CUDA's devices they are for"
-_ONE_SHIM = "line {} gives torch.cuda a function of the file's own, which the helper would call"
-_NEW_KERNEL = "a statement above ends the notebook's kernel, and the helper with it"
-_ONE_TEST = "it needs {}, which knows no accelerator but CUDA"
-_ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
-_ONE_METHOD = "line {} stays bound to CUDA, in the same `cuda()`"
-_ONE_CLASS = "line {} of the same class stays bound to CUDA: torch.jit compiles it"
-_ONE_CALL = "line {} asks the same for the same call, and stays bound to CUDA"
-_CUDA_ALONE = "line {} hands it to `{}`, which runs on CUDA alone"
-_ONE_QUESTION = "line {} asks the same in this function, and stays bound to CUDA"
-_OLD_TORCH = "it is for a torch without torch.accelerator (before 2.6), which is asked wherever it is there"
-_OF_NCCL = "it is about NCCL, which stays"
-_ONE_SUM = "it is calculated with what stays bound to CUDA (line {})"
-
-
-def _of_old_torch(module: SemanticModel) -> Iterator[tuple[Span, str]]:
-    """Yield what stands for `torch.accelerator` in a torch that has none, before 2.6, where the code asks for it."""
-    if b"accelerator" not in module.source.utf8:
-        return
-    for branch in (*_branches(module), *_choices(module)):
-        match branch.test:
-            case ast.Call(ast.Name("hasattr"), [ast.Name("torch"), ast.Constant("accelerator")]) if branch.orelse:
-                other = branch.orelse if isinstance(branch.orelse, list) else [branch.orelse]
-                yield (module.span(other[0])[0], module.span(other[-1])[1]), _OLD_TORCH
-
-
-def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
-    """Yield the branches that import a library for NVIDIA's devices alone, with no way on where it is missing.
-
-    A whole file stays for a library that makes programs for these devices, or a kernel; others have substitutes. Tests
-    stay that are skipped without a library which knows no other accelerator.
-    """
-    whole = 0, len(module.source.utf8)
-    for statement in module.scopes.statements:
-        branch = module.parent(statement)
-        for decorator in getattr(statement, "decorator_list", ()):
-            made = module.resolve(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
-            if library := row_of(made, ENGINES):
-                yield whole, _ONE_LIBRARY.format(library)
-        if isinstance(statement, (ast.Import, ast.ImportFrom)) and isinstance(branch, (ast.If, ast.Module)):
-            known = CUDA_ONLY if isinstance(branch, ast.If) else ENGINES
-            names = [a.name for a in statement.names] if isinstance(statement, ast.Import) else [statement.module or ""]
-            library = next((name for name in names if row_of(name, known)), None)
-            if library is None and isinstance(branch, ast.Module) and not {*names}.isdisjoint(_HOLDING_ENGINES):
-                library = next(_engines_called(module), None)
-            if library is not None and not getattr(statement, "level", 0):
-                block, _ = module.blocks.place(statement)
-                yield (module.span(block[0])[0], module.span(block[-1])[1]), _ONE_LIBRARY.format(library)
-    for node in module.nodes if b"importorskip" in module.source.utf8 else ():
-        match node:
-            case ast.Call(func, [ast.Constant(str(name)), *_]) if last_name(func) == "importorskip":
-                if knows_cuda_alone(name):
-                    test = module.function(node)
-                    yield module.span(test) if test else whole, _ONE_TEST.format(name)
-
-
-_HOLDING_ENGINES = {engine.partition(".")[0] for engine in ENGINES if "." in engine}
-
-
-def _engines_called(module: SemanticModel) -> Iterator[str]:
-    """Yield what a file calls that makes programs for NVIDIA's devices: `cupy.cuda.compile_with_cache(...)`."""
-    calls = (node.func for node in module.nodes if isinstance(node, ast.Call))
-    yield from (engine for func in calls if (engine := row_of(module.resolve(func) or "", ENGINES)))
-
-
-def _of_one_shim(module: SemanticModel) -> Iterator[tuple[Span, str]]:
-    """Yield all of a file that puts functions of its own in torch.cuda: `torch.cuda.synchronize = wait`.
-
-    What the helper falls back to may be what the file makes of the helper.
-    """
-    for statement in module.scopes.statements if b"torch.cuda." in module.source.utf8 else ():
-        for target in statement.targets if isinstance(statement, ast.Assign) else ():
-            if isinstance(target, ast.Attribute) and (module.resolve(target) or "").startswith("torch.cuda"):
-                line = module.source.position(module.span(statement)[0])[0]
-                yield (0, len(module.source.utf8)), _ONE_SHIM.format(line)
-                return
-
-
-def _of_another_kernel(module: SemanticModel) -> Iterator[tuple[Span, str]]:
-    """Yield what stands below a statement that ends a notebook's kernel, as a restart does on Colab."""
-    for node in module.tree.body if module.path.suffix == ".ipynb" else ():
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            name = module.resolve(node.value.func) or chain_of(node.value.func) or ""
-            if name in _ENDING_KERNEL or last_name(node.value.func) == "do_shutdown":
-                yield (module.span(node)[1], len(module.source.utf8)), _NEW_KERNEL
-                return
-
-
-_ENDING_KERNEL = ("os._exit", "os.kill", "exit", "quit")
-
-
-def _of_one_build(module: SemanticModel) -> Iterator[tuple[Span, str]]:
-    """Yield the questions how a device is called, and what it can do, in a file that compiles kernels."""
-    if EXTENSION in module.source.utf8 and first_call(module, _COMPILING):
-        for node in module.nodes:
-            if isinstance(node, ast.Call) and module.resolve(node.func) in _DESCRIBING:
-                yield module.span(node), _ONE_BUILD
-
-
-_COMPILING = {f"torch.utils.cpp_extension.{loader}" for loader in LOADERS}
-_DESCRIBING = {f"torch.cuda.get_device_{of}" for of in ("name", "capability", "properties")}
-
-
-def _of_one_rank(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
-    """Yield what a function says of the rank that it hands to `torch.cuda.set_device`, if a part of it stays.
-
-    The device that is set, the one that is made, the count that it is held against and the process group's backend are
-    one decision.
-    """
-    if b"set_device" not in module.source.utf8:
-        return
-    asked = Inside(_span(f) for f in findings)
-    for call in (n for n in module.nodes if isinstance(n, ast.Call)):
-        if module.resolve(call.func) != "torch.cuda.set_device":
-            continue
-        rank = chain_of(call.args[0]) if call.args else None
-        owner = module.function(call)
-        if rank is None or not next(iter(asked.find(*module.span(call))), None):
-            continue
-        members = [f for f in findings if _is_of_rank(module, f, rank, owner)]
-        if stays := next((f for f in members if f.blocks and f.status is Status.LEFT), None):
-            reason = _ONE_RANK.format(module.source.position(stays.start)[0], rank)
-            yield from ((_span(f), reason) for f in members)
-
-
-def _is_of_rank(module: SemanticModel, finding: Finding, rank: str, owner: ast.AST | None) -> bool:
-    """Return whether a finding is about the device of a rank: it, or the comparison around it, reads the rank."""
-    node = _expression(module, finding)
-    if node is None or module.function(node) is not owner:
-        return False
-    up = module.parent(node)
-    if isinstance(up, ast.keyword):
-        up = module.parent(up)
-    whole: ast.AST = node
-    if isinstance(up, ast.Compare) or (isinstance(up, ast.Call) and module.resolve(up.func) == "torch.device"):
-        whole = up
-    starts = isinstance(up, ast.Call) and last_name(up.func) == "init_process_group"
-    return starts or any(chain_of(inner) == rank for inner in ast.walk(whole))
-
-
-def _of_one_sum(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
-    """Yield the questions to `torch.cuda` whose answers are calculated with one that stays bound to CUDA."""
-    told: list[tuple[Finding, ast.Call]] = []
-    for finding in findings if any(f.fix is None and f.blocks for f in findings) else ():
-        node = _expression(module, finding)
-        if isinstance(node, ast.Call) and (module.resolve(node.func) or "").startswith("torch.cuda."):
-            told.append((finding, node))
-    stay = [(f, dominance.calculated_from(module, node)) for f, node in told if f.fix is None and f.blocks]
-    for finding, node in told if stay else ():
-        if finding.fix and finding.status is Status.OPEN:
-            own = dominance.calculated_from(module, node)
-            if other := next((f for f, sums in stay if own & sums), None):
-                yield _span(finding), _ONE_SUM.format(module.source.position(other.start)[0])
-
-
-def _of_nccl(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
-    """Yield the parameters of tests that are NCCL, with the marks that say where it is: `pytest.param("nccl", ...)`.
-
-    And the tests with marks that name NCCL where no edit changes it, or that a fixture gives it.
-    """
-    if b"nccl" not in module.source.utf8:
-        return
-    changed = {_span(f) for f in findings if f.fix and f.status is Status.OPEN}
-
-    def names_nccl(node: ast.AST) -> bool:
-        if isinstance(node, ast.arg):
-            return "nccl" in node.arg.split("_")
-        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-        return is_text and bool(NCCL.fullmatch(node.value)) and module.span(node) not in changed  # type: ignore[attr-defined]
-
-    for node in module.nodes:
-        match node:
-            case ast.Call(func, args, [_, *_]) if last_name(func) == "param" and any(map(names_nccl, args)):
-                yield module.span(node), _OF_NCCL
-            case ast.FunctionDef(name, decorator_list=[first, *_]) if name.startswith("test"):
-                if any(map(names_nccl, (*ast.walk(node.args), *(n for s in node.body for n in ast.walk(s))))):
-                    yield (module.span(first)[0], module.span(node)[1]), _OF_NCCL
-
-
-def _of_one_call(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
-    """Yield the questions among the arguments of a call, if one of them stays: `make(device=..., headless=...)`."""
-    asked = [f for f in findings if f.guards]
-    if not any(f.blocks and f.status is Status.LEFT for f in asked):
-        return
-    calls: dict[ast.Call, list[Finding]] = {}
-    for finding in asked:
-        if taker := _taker(module, finding):
-            calls.setdefault(taker, []).append(finding)
-    for together in calls.values():
-        if stays := next((f for f in together if f.blocks and f.status is Status.LEFT), None):
-            reason = _ONE_CALL.format(module.source.position(stays.start)[0])
-            yield from ((_span(f), reason) for f in together)
-
-
-def _of_cuda_alone(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
-    """Yield the arguments of torch's functions for CUDA alone: `torch.cuda.comm.broadcast(x.cuda(), ...)`."""
-    for finding in findings:
-        if finding.blocks and finding.fix is None and finding.status is Status.OPEN:
-            call = _expression(module, finding)
-            if isinstance(call, ast.Call) and (module.resolve(call.func) or "").startswith("torch.cuda."):
-                reason = _CUDA_ALONE.format(module.source.position(finding.start)[0], chain_of(call.func))
-                yield from ((module.span(given), reason) for given in (*call.args, *call.keywords))
-
-
-def _of_one_method(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
-    """Yield the methods by which a class moves its objects to CUDA, `cuda()`, if a part of them stays bound to it."""
-    for node in module.scopes.statements:
-        if isinstance(node, ast.FunctionDef) and node.name == "cuda" and isinstance(module.parent(node), ast.ClassDef):
-            start, end = module.span(node)
-            inside = (f for f in findings if start <= f.start and f.end <= end)
-            if stays := next((f for f in inside if _keeps(f) and _moves_itself(module, f)), None):
-                yield (start, end), _ONE_METHOD.format(module.source.position(stays.start)[0])
-
-
-def _moves_itself(module: SemanticModel, finding: Finding) -> bool:
-    """Return whether a finding is about a move of the object that a method is called of, or of its parts."""
-    match _expression(module, finding):
-        case ast.Call(ast.Attribute(ast.Call(ast.Name("super")))):
-            return True
-        case ast.Call(ast.Attribute(owner)):
-            return (chain_of(owner) or "").partition(".")[0] == "self"
-    return False
-
-
-def _of_one_question(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
-    """Yield the tests of a function that ask the same as one that the worlds check holds back, and what they guard."""
-    asked = [f for f in findings if f.guards]
-    held = [f for f in asked if f.blocks and f.status is Status.LEFT]
-    stay = {question: f for f in held if (question := _question(module, f))}
-    for finding in asked if stay else ():
-        test = _test(module, finding)
-        other = stay.get(_question(module, finding) or ("", None))
-        if other is None or test is None or not (finding.fix and finding.status is Status.OPEN):
-            continue
-        reason = _ONE_QUESTION.format(module.source.position(other.start)[0])
-        yield module.span(test), reason
-        match module.parent(test):
-            case ast.If(guard, body) if guard is test:
-                yield (module.span(body[0])[0], module.span(body[-1])[1]), reason
-            case ast.IfExp(guard, chosen) if guard is test:
-                yield module.span(chosen), reason
-
-
-def _question(module: SemanticModel, finding: Finding) -> tuple[str, ast.AST | None] | None:
-    """Return what a finding's test asks, without its places, and the function that asks it."""
-    test = _test(module, finding)
-    return None if test is None else (ast.dump(test), module.function(test))
-
-
-def _test(module: SemanticModel, finding: Finding) -> ast.expr | None:
-    """Return the comparison around a finding."""
-    node = _expression(module, finding)
-    up = module.parent(node) if node is not None else None
-    return next((each for each in (node, up) if isinstance(each, ast.Compare)), None)
-
-
-def _taker(module: SemanticModel, finding: Finding) -> ast.Call | None:
-    """Return the call of which the answer to a finding's question is an argument, or chooses one."""
-    node = _expression(module, finding)
-    for up in module.ancestors(node) if node else ():
-        if isinstance(up, ast.Call):
-            return up if node is not up.func else None
-        if not isinstance(up, (ast.keyword, ast.IfExp, ast.BoolOp, ast.UnaryOp)):
-            return None
-        node = up
-    return None
-
-
-def _expression(module: SemanticModel, finding: Finding) -> ast.AST | None:
-    """Return the outermost expression that a finding is about; for a function that is called, the call."""
-    node = _expressions(module).get(_span(finding))
-    up = module.parent(node) if node else None
-    return up if isinstance(up, ast.Call) and up.func is node else node
-
-
-@query
-def _expressions(module: SemanticModel) -> dict[Span, ast.AST]:
-    found: dict[Span, ast.AST] = {}
-    for node in module.nodes:
-        if isinstance(node, ast.expr):
-            found.setdefault(module.span(node), node)
-    return found
-
-
-def _kept_arm(module: SemanticModel, node: ast.If, held: Inside, fixes: Inside) -> Iterator[tuple[Span, str]]:
-    """Yield the test and the body of an arm for CUDA that stays, and the arms of a ladder over many devices."""
-    body = module.span(node.body[0])[0], module.span(node.body[-1])[1]
-    test = module.span(node.test)
-    others = devices_asked(module, node)
-    match node.body[-1]:
-        case ast.Raise(ast.Call(ast.Name("NotImplementedError")) | ast.Name("NotImplementedError")):
-            yield test, _LACKING
-    asked = {part for word in words_in(module, node.test) for part in word.lower().split("_")}
-    if others and not asked.isdisjoint(_ASKED) and asked.isdisjoint(others):
-        yield from ((span, PORTABLE) for span in (test, body))
-    elif (predicate := _own_predicate(module, node.test)) and not _asks_anew(module, predicate, fixes):
-        yield body, _OWN.format(predicate)
-    elif at := next(iter(held.find(*test)), None):
-        yield body, _BOUND.format(module.source.position(at[0])[0])
-    if len(others) > 1:
-        if asked.isdisjoint(_CUDA):
-            yield body, PORTABLE
-        if node.orelse and not isinstance(node.orelse[0], ast.If):
-            yield (module.span(node.orelse[0])[0], module.span(node.orelse[-1])[1]), PORTABLE
-
-
-def _own_predicate(module: SemanticModel, test: ast.expr) -> str:
-    """Return the function named for CUDA, not torch's, that must say yes for a test to hold, or ""."""
-    match test:
-        case ast.BoolOp(ast.And(), values):
-            return next(filter(None, (_own_predicate(module, value) for value in values)), "")
-        case ast.Call(func) if "cuda" in (name := last_name(func)).lower() and _PREDICATE.search(name):
-            return "" if (module.resolve(func) or "").startswith("torch.") else name
-        case ast.Name(name) if found := module.scope(test).find(name):
-            calls = [b.value for b in found[1] if isinstance(b.value, ast.Call)]
-            return _own_predicate(module, calls[0]) if len(calls) == len(found[1]) == 1 else ""
-    return ""
-
-
-def _asks_anew(module: SemanticModel, predicate: str, fixes: Inside) -> bool:
-    """Return whether what a function of the file asks is rewritten in it."""
-    return any(fixes.find(*module.span(node)) for node in _functions(module).get(predicate, ()))
-
-
-def _blocks_of_names(module: SemanticModel) -> Iterator[list[tuple[ast.stmt, str]]]:
-    """Yield what each scope defines, and the module and classes assign, with the names."""
-    found: dict[ast.AST, list[tuple[ast.stmt, str]]] = {}
-    for statement in module.scopes.statements:
-        home = module.scopes.scope_of[statement].node
-        match statement:
-            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
-                found.setdefault(home, []).append((statement, name))
-            case ast.Assign([ast.Name(name)]) if not isinstance(home, FUNCTIONS):
-                found.setdefault(home, []).append((statement, name))
-    yield from found.values()
-
-
-def _for_cuda(block: list[tuple[ast.stmt, str]]) -> Iterator[tuple[ast.stmt, str, str]]:
-    """Yield what is named for CUDA as something else is for another device, for any, or for none, with both names.
-
-    Of the decorators that skip tests one such pair speaks for all that begin with the same word.
-    """
-    named: dict[tuple[type, tuple[str, ...]], str] = {}
-    for node, name in block:
-        for pattern in _patterns(name, (*OTHERS, *_PLAIN, *_ANY) if isinstance(node, FUNCTIONS) else OTHERS):
-            named.setdefault((type(node), pattern), name)
-    of_cuda = [(node, name, patterns) for node, name in block if (patterns := [*_patterns(name, _CUDA)]) and named]
-    pairs: dict[ast.stmt, str] = {}
-    for node, _, patterns in of_cuda:
-        if sibling := next(filter(None, (named.get((type(node), pattern)) for pattern in patterns)), None):
-            pairs[node] = sibling
-    speaking = [(name, pairs[node]) for node, name, _ in of_cuda if node in pairs and _makes_marks(node)]
-    families = {name.partition("_")[0]: sibling for name, sibling in reversed(speaking)}
-    for node, name, _ in of_cuda:
-        family = families.get(name.partition("_")[0])
-        if node in pairs:
-            yield node, name, pairs[node]
-        elif family and _makes_marks(node):
-            yield node, name, family
-
-
-def _makes_marks(node: ast.stmt) -> bool:
-    return isinstance(node, FUNCTIONS) and makes_marks([node])
-
-
-def _patterns(name: str, kinds: Collection[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the words of a name, each time without one that is a kind of device."""
-    words = name.split("_")
-    for at, word in enumerate(words):
-        if word.lower() in kinds:
-            yield (*words[:at], "", *words[at + 1 :])
-
-
-def _done_for_each(module: SemanticModel) -> Iterator[tuple[Span, str]]:
-    """Yield the statements that do for CUDA what others of their block do for other devices: `torch.xpu.f()`."""
-    calls: dict[tuple[ast.AST | None, str], list[tuple[str, ast.stmt]]] = {}
-    for statement in module.scopes.statements:
-        match statement:
-            case ast.Expr(ast.Call(ast.Attribute(ast.Attribute(ast.Name("torch"), kind), done))):
-                up = module.parent(statement)
-                branch = isinstance(up, ast.If) and len(up.body) == 1 and not up.orelse
-                outer = up if branch and up is not None else statement
-                calls.setdefault((module.parent(outer), done), []).append((kind, statement))
-    for found in calls.values():
-        if any(kind in OTHERS for kind, _ in found):
-            yield from ((module.span(statement), PORTABLE) for kind, statement in found if kind == "cuda")
-
-
 def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:
-    keeps, uses = Inside(_span(f) for f in findings if _keeps(f)), library_use.Uses(module)
+    keeps, uses = Inside(span_of(f) for f in findings if keeps_its_guard(f)), library_use.Uses(module)
 
     @cache
     def bound(region: GuardRegion) -> int | None:
@@ -504,7 +80,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
         region.body_stays = at is not None and region.skips and not region.is_beside(at)
         return at
 
-    mended = Around((_span(f), "") for f in findings if f.fix and f.status is Status.OPEN and f.backends == ("mps",))
+    mended = Around((span_of(f), "") for f in findings if f.fix and f.status is Status.OPEN and f.backends == ("mps",))
     raising = cache(partial(_raisers, module, findings, mended))
     hindering = cache(partial(_for_mps_alone, findings))
     wrapping = cache(partial(_wrapping, module, findings))
@@ -513,7 +89,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
     told: set[str] = set()  # reasons that the last line of a report gives
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
-            region.reason = _BOUND.format(module.source.position(at)[0])
+            region.reason = BOUND.format(module.source.position(at)[0])
         elif not region.reason and (
             reason := _double(module, region, mended) or _raising(module, region, raising, hindering, wrapping)
         ):
@@ -547,12 +123,12 @@ def _offers(module: SemanticModel, findings: list[Finding]) -> dict[Span, str]:
             continue
         text = f"{match['helper']}.is_complete()"
         if not edit.text.endswith(".is_available()"):
-            node = _expressions(module).get((edit.start, edit.end))
+            node = expressions(module).get((edit.start, edit.end))
             cpu = "'cpu'" if b"'cpu'" in module.source.utf8[edit.start : edit.end] else '"cpu"'
             otherwise = f"{spelled(module)['torch']}.device({cpu})" if match["device"] else cpu
             text = f"{edit.text} if {text} else {otherwise}"
             text = text if isinstance(node and module.parent(node), _PLAIN_PLACES) else f"({text})"
-        found[_span(finding)] = text
+        found[span_of(finding)] = text
     return found
 
 
@@ -563,12 +139,12 @@ def _without_mps(findings: list[Finding], spared: Mapping[Span, tuple[str, str]]
     """
     inside = Inside(spared)
     for finding in findings:
-        if finding.fix and _span(finding) in spared:
-            text, reason = spared[_span(finding)]
+        if finding.fix and span_of(finding) in spared:
+            text, reason = spared[span_of(finding)]
             edits = (replace(finding.fix.edits[0], text=text),)
             words = f"{finding.message}; MPS is left out, and what has no float64: {reason}"
             yield replace(finding, fix=replace(finding.fix, edits=edits), message=words)
-        elif not (finding.fix and next(iter(inside.find(*_span(finding))), None)):
+        elif not (finding.fix and next(iter(inside.find(*span_of(finding))), None)):
             yield finding
 
 
@@ -639,7 +215,7 @@ def _starting_groups(module: SemanticModel) -> set[Function | None]:
 def _wrapping(module: SemanticModel, findings: list[Finding]) -> list[int]:
     """Return where functions that start a process group wrap a model that MPS then refuses to compare."""
     starting = _starting_groups(module)
-    found = ((_expression(module, f), f.start) for f in findings if f.raises and f.backends == ("mps",) and starting)
+    found = ((expression_of(module, f), f.start) for f in findings if f.raises and f.backends == ("mps",) and starting)
     return [
         at
         for node, at in found
@@ -673,7 +249,7 @@ def _raisers(module: SemanticModel, findings: list[Finding], mended: Around[str]
     found = [(function, at) for function, places in doubles.items() for at in places]
     for finding in findings:
         if finding.raises and (_is_to_do(finding) or (finding.status is Status.LEFT and finding.blocks)):
-            node = _expression(module, finding)
+            node = expression_of(module, finding)
             found.append((module.function(node) if node else None, finding.start))
     return [(function, at) for function, at in found if mended.find(at, at) is None]
 
@@ -703,21 +279,6 @@ def _for_mps_alone(findings: list[Finding]) -> list[int]:
     return [f.start for f in findings if f.backends == ("mps",) and _is_to_do(f)]
 
 
-def _scripted(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
-    """Yield what torch.jit.script compiles, and what makes the object of such a method that is bound to CUDA."""
-    names = module.facts.scripted.get(str(module.path), frozenset()) if module.facts.files else frozenset()
-    ready = [f for f in findings if f.fix and f.status is Status.OPEN] if names else []
-    fixes = Inside(map(_span, ready))
-    for statement in module.scopes.statements if names else ():
-        owner = module.parent(statement)
-        if isinstance(statement, FUNCTIONS) and name_in_class(statement, owner) in names:
-            span = module.span(statement.body[0])[0], module.span(statement)[1]
-            yield span, _SCRIPTED
-            if isinstance(owner, ast.ClassDef) and (at := next(iter(fixes.find(*span)), None)):
-                made = (each for each in owner.body if isinstance(each, FUNCTIONS) and each.name == "__init__")
-                yield from ((module.span(each), _ONE_CLASS.format(module.source.position(at[0])[0])) for each in made)
-
-
 def _is_to_do(finding: Finding) -> bool:
     """Return whether nothing mends a finding in this run: it has no fix, or one that is unsafe and not asked for."""
     return finding.status is Status.HELD or (finding.fix is None and finding.status is Status.OPEN)
@@ -725,7 +286,7 @@ def _is_to_do(finding: Finding) -> bool:
 
 def _asks_for_cuda(module: SemanticModel, region: GuardRegion) -> bool:
     """Return whether a guard asks torch for CUDA's devices, and not a tensor or a name what device it is."""
-    guard = _expressions(module).get(region.guard)
+    guard = expressions(module).get(region.guard)
     return guard is not None and asks_cuda(module, guard)
 
 
@@ -742,7 +303,7 @@ def _blocked(regions: list[GuardRegion]) -> Iterator[tuple[Span, str]]:
 
 
 def _settle(finding: Finding, blocked: Around[str], told: Collection[str] = ()) -> Finding:
-    reason = blocked.find(*_span(finding)) if finding.fix and finding.status is Status.OPEN else None
+    reason = blocked.find(*span_of(finding)) if finding.fix and finding.status is Status.OPEN else None
     if reason is None:
         return finding
     return replace(_left(finding, reason), held=reason if reason in told else "")
@@ -755,13 +316,13 @@ def _idle_left(module: SemanticModel, findings: list[Finding], regions: list[Gua
         idle |= more  # what they guard in turn may be idle now: the other half of `available and x.is_cuda`
     home = {r.guard: r.home for r in regions}
     # a function that asks twice must ask in the same way, so one test that is kept keeps the others
-    kept = {home.get(_span(f)) for f in findings if f.fix and f.guards == "test" and f not in idle}
-    stays = {f for f in findings if f in idle and (f.follows or home[_span(f)] not in kept)}
-    asked = {_question(module, f) for f in findings if f.fix and f.guards and f not in stays}
-    stays = {f for f in stays if (question := _question(module, f)) is None or question not in asked}
+    kept = {home.get(span_of(f)) for f in findings if f.fix and f.guards == "test" and f not in idle}
+    stays = {f for f in findings if f in idle and (f.follows or home[span_of(f)] not in kept)}
+    asked = {question_of(module, f) for f in findings if f.fix and f.guards and f not in stays}
+    stays = {f for f in stays if (question := question_of(module, f)) is None or question not in asked}
     stays |= _refusing_beside(module, findings, stays, regions)
     replaced = Around(((e.start, e.end), True) for f in findings if f.fix and f not in stays for e in f.fix.edits)
-    gone = {f for f in stays if replaced.find(*_span(f))}  # `x.is_cuda` of a choice that becomes `x.device`
+    gone = {f for f in stays if replaced.find(*span_of(f))}  # `x.is_cuda` of a choice that becomes `x.device`
     return [_left(f, _IDLE) if f in stays else f for f in findings if f not in gone]
 
 
@@ -769,13 +330,13 @@ def _refusing_beside(
     module: SemanticModel, findings: list[Finding], stays: AbstractSet[Finding], regions: list[GuardRegion]
 ) -> set[Finding]:
     """Return the tests of a refusal that stand in one `and` with a test that stays, and guard nothing that changes."""
-    nodes = [_expressions(module).get(_span(f)) for f in stays]
+    nodes = [expressions(module).get(span_of(f)) for f in stays]
     tests = [up for n in nodes if n for up in module.ancestors(n) if isinstance(up, ast.BoolOp)]
-    beside = Inside(_span(f) for f in findings if f.fix and f.guards and f not in stays)
+    beside = Inside(span_of(f) for f in findings if f.fix and f.guards and f not in stays)
     asked = {span for test in tests if isinstance(test.op, ast.And) for span in beside.find(*module.span(test))}
-    fixes = Inside(_span(f) for f in findings if f.fix and f not in stays)
+    fixes = Inside(span_of(f) for f in findings if f.fix and f not in stays)
     changing = {r.guard for r in regions for span in r.covered if {*fixes.find(*span)} - asked}
-    return {f for f in findings if f.fix and _span(f) in asked - changing}
+    return {f for f in findings if f.fix and span_of(f) in asked - changing}
 
 
 def _idle(
@@ -783,21 +344,21 @@ def _idle(
 ) -> Iterator[Finding]:
     """Yield the tests that guard nothing which these findings change, and no use of a device that they change."""
     guarding = Around(_guarding(regions, findings))
-    idle = [f for f in findings if f.fix and _only_follows(f, branches) and not guarding.find(*_span(f))]
-    asked = {_span(f) for f in idle}
+    idle = [f for f in findings if f.fix and _only_follows(f, branches) and not guarding.find(*span_of(f))]
+    asked = {span_of(f) for f in idle}
     of_idle = [r for r in regions if r.guard in asked]
     busy: set[Span] = set()
     if idle:
         busy = _using(module, findings, of_idle) | _joining(module, of_idle) | _leading(module, findings, of_idle)
-        moving = {_span(f) for f in findings if f.fix and f.guards} - (asked - busy)
+        moving = {span_of(f) for f in findings if f.fix and f.guards} - (asked - busy)
         made = [span for r in regions if r.guard in moving for span in r.covered]
         busy |= _reading(module, made, of_idle)
-    yield from (f for f in idle if _span(f) not in busy)
+    yield from (f for f in idle if span_of(f) not in busy)
 
 
 def _guarding(regions: list[GuardRegion], findings: list[Finding]) -> Iterator[tuple[Span, bool]]:
     """Yield the tests that guard another place that is rewritten, and the tests that refuse to run."""
-    fixes = Inside(_span(f) for f in findings if f.fix and not f.follows)
+    fixes = Inside(span_of(f) for f in findings if f.fix and not f.follows)
 
     @cache
     def covers(region: GuardRegion) -> set[Span]:
@@ -809,7 +370,7 @@ def _guarding(regions: list[GuardRegion], findings: list[Finding]) -> Iterator[t
 
 def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:
     """Return the tests of a device that changes which guard a use of it: `if d.type == "cuda": model.to(d)`."""
-    changed = [_expression(module, f) for f in findings if f.fix and not f.guards] if regions else []
+    changed = [expression_of(module, f) for f in findings if f.fix and not f.guards] if regions else []
     flow = dominance.flows_to(module, filter(None, changed))
     read = [n for n in flow if isinstance(n, (ast.Name, ast.Attribute))]
     uses = Inside(module.span(n) for n in read if moves_data(module, n))
@@ -850,7 +411,7 @@ def _joining(module: SemanticModel, regions: list[GuardRegion]) -> set[Span]:
     `if x.is_cuda: y = y.to(x.device)`; `if x.is_cuda: where = x.get_device()`, and then `y.to(where)`;
     `if x.is_cuda: data = scatter(data, [x.device])`. So do those that guard its own move to the CPU.
     """
-    asked = {r.guard: _expressions(module).get(r.guard) for r in regions}
+    asked = {r.guard: expressions(module).get(r.guard) for r in regions}
     asking = [r for r in regions if isinstance(node := asked[r.guard], ast.Attribute) and node.attr == "is_cuda"]
     if not asking:
         return set()
@@ -889,11 +450,11 @@ def _is_listed_for_call(module: SemanticModel, node: ast.AST) -> bool:
 
 def _leading(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:
     """Return the tests that let functions of the project run which move data, or tell them: `move(x, d.is_cuda)`."""
-    fixes = Inside(_span(f) for f in findings if f.fix and not f.guards and f.rule.startswith(("device/", "stream/")))
+    fixes = Inside(span_of(f) for f in findings if f.fix and not f.guards and f.rule.startswith(("device/", "stream/")))
     calls = sorted(((*module.span(n), n) for n in module.nodes if isinstance(n, ast.Call)), key=lambda c: c[:2])
 
     def leads(region: GuardRegion) -> bool:
-        answers = _answers(module, _expressions(module).get(region.guard))
+        answers = _answers(module, expressions(module).get(region.guard))
         negated = any(isinstance(n, ast.Compare) and isinstance(n.ops[0], (ast.NotEq, ast.NotIn)) for n in answers)
         onward = dominance.flows_to(module, [*answers, *_flags_set(module, answers)])
         spans = region.spans + [span for node in onward.difference(answers) for span in _arms_on(module, node, negated)]
@@ -969,23 +530,13 @@ def _changes(module: SemanticModel, call: ast.Call, fixes: Inside) -> bool:
     if any(fixes.find(*module.span(each)) for each in handed):
         return True
     own = dominance.called(module, call.func)
-    named = _functions(module).get(last_name(call.func), ())
+    named = functions(module).get(last_name(call.func), ())
     called = [own] if own is not None else [f for f in named if isinstance(module.parent(f), ast.ClassDef)]
     if called:
         return any(fixes.find(*module.span(each)) for each in called)
     name, place = chain_of(call.func), Place(str(module.path), module.scope(call))
     meanings = module.facts.hierarchy.meanings(place, name) if name and module.facts.files else ()
     return any(isinstance(m, Definition) and m.place.path != place.path and _is_for_cuda(m) for m in meanings)
-
-
-@query
-def _functions(module: SemanticModel) -> dict[str, list[Function]]:
-    """Return the functions and methods of the file by name."""
-    found: dict[str, list[Function]] = {}
-    for statement in module.scopes.statements:
-        if isinstance(statement, FUNCTIONS):
-            found.setdefault(statement.name, []).append(statement)
-    return found
 
 
 def _is_for_cuda(definition: Definition) -> bool:
@@ -1009,22 +560,11 @@ def _moves_to_cuda(call: ast.Call) -> bool:
 
 def _only_follows(finding: Finding, branches: set[Span]) -> bool:
     """Return whether a test is worth an edit only for what it guards: not before `print("use it")`."""
-    return finding.follows or (finding.guards == "test" and _span(finding) in branches)
-
-
-def _span(finding: Finding) -> Span:
-    return finding.start, finding.end
+    return finding.follows or (finding.guards == "test" and span_of(finding) in branches)
 
 
 def _left(finding: Finding, reason: str) -> Finding:
     return replace(finding, fix=None, status=Status.LEFT, message=f"{finding.message} (left alone: {reason})")
-
-
-def _keeps(finding: Finding) -> bool:
-    """Return whether the code of a finding stays bound to CUDA; the test that guards it must stay then, too."""
-    if finding.follows:
-        return False
-    return finding.blocks or finding.status in (Status.HELD, Status.SUPPRESSED)
 
 
 _Asks = Callable[[ast.AST], bool]
@@ -1047,12 +587,12 @@ def reasons(module: SemanticModel, findings: list[Finding]) -> dict[Finding, str
 
 def _behind(module: SemanticModel, asks: _Asks) -> Iterator[Span]:
     """Yield the code that tests for one vendor's devices guard, also as `x if ... else y`."""
-    for statement in _branches(module):
+    for statement in branches(module):
         if (needed := _needs(statement.test, asks)) is not None:
             region = GuardRegion()
             cover_branch(module, statement, not needed, region)
             yield from (span for span in region.covered if span != module.span(statement.test))
-    for choice in _choices(module):
+    for choice in choices(module):
         if (needed := _needs(choice.test, asks)) is not None:
             yield module.span(choice.body if needed else choice.orelse)
     for chain in (n for n in list(module.scopes.parent) if isinstance(n, ast.BoolOp)):
@@ -1105,19 +645,11 @@ def _denies(node: ast.AST) -> bool:
 
 def _beside_mps(module: SemanticModel) -> Iterator[Span]:
     """Yield both branches of each test for MPS, and the code after it if a branch leaves the block."""
-    for statement in _branches(module):
+    for statement in branches(module):
         if not _MPS.isdisjoint(words_in(module, statement.test)):
             yield module.span(statement)
             region = GuardRegion()
             cover_branch(module, statement, True, region)
             cover_branch(module, statement, False, region)
             yield from region.covered
-    yield from (module.span(c) for c in _choices(module) if not _MPS.isdisjoint(words_in(module, c.test)))
-
-
-def _branches(module: SemanticModel) -> Iterator[ast.If | ast.While]:
-    return (s for s in module.scopes.statements if isinstance(s, (ast.If, ast.While)))
-
-
-def _choices(module: SemanticModel) -> Iterator[ast.IfExp]:
-    return (n for n in list(module.scopes.parent) if isinstance(n, ast.IfExp))
+    yield from (module.span(c) for c in choices(module) if not _MPS.isdisjoint(words_in(module, c.test)))

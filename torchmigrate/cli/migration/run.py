@@ -12,18 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 from torchmigrate.base import file_io
 from torchmigrate.base.text import Interrupted, UserError, counted, visible
-from torchmigrate.cli import selection
+from torchmigrate.cli import output, selection
 from torchmigrate.cli.migration.render import planned, tell
+from torchmigrate.cli.output import Progress
 from torchmigrate.cli.selection import Request
-from torchmigrate.config.config_file import cores, settings_for
-from torchmigrate.diagnostics.finding import Changed, Failed, FileResult
+from torchmigrate.config.config_file import cores, pack_errors, settings_for
+from torchmigrate.diagnostics.finding import Changed, Failed, FileResult, Unchanged
 from torchmigrate.formats.model import Report
 
 if TYPE_CHECKING:
     from torchmigrate.apply.commits import Target
     from torchmigrate.apply.journal import Journal
     from torchmigrate.cli.migration.commit import Commits
+    from torchmigrate.config.settings import Settings
+    from torchmigrate.engine.planner import Plan
     from torchmigrate.project.discovery import Selection
+
+
+_UNNAMED = Path("stdin.py")  # the file in the current directory that the text stands for by default
 
 
 def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given: Any) -> int:
@@ -32,9 +38,7 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
     request = Request(command=command, paths=tuple(paths or [Path()]), jobs=jobs or cores(), **own)
     selection.check(request)
     if selection.reads_stdin(request):
-        from torchmigrate.cli.migration import stdin
-
-        return stdin.run(request, given)
+        return _run_on_stdin(request, given)
     only = selection.selection(request)
     settings = settings_for(request.paths, **given)
     commits = None
@@ -64,6 +68,60 @@ def run(command: str, *, paths: Sequence[Path] | None, jobs: int | None, **given
         request.say(*commits.describe())
     refuse_lost_helper(request, only)
     return status
+
+
+def _run_on_stdin(request: Request, given: dict[str, Any]) -> int:
+    """Run `check`, `apply` or `apply --dry-run` on standard input, for `-`; return the exit status.
+
+    `apply` prints the text, rewritten or unchanged.
+    """
+    from torchmigrate.engine import planner
+
+    path = Path(os.path.realpath(request.stdin_filename or _UNNAMED))
+    request = replace(request, paths=(path,))
+    raw = sys.stdin.buffer.read()
+    answer = raw
+    try:
+        settings = settings_for(request.paths, **given)
+        only = planner.text_selection(path, raw)
+        plan = _plan_text(request, settings, only)
+        if request.command != "apply":
+            return tell(plan, request, settings, only)
+        answer = next((r.after for r in plan.results if isinstance(r, Changed)), raw)
+        return tell(plan, request, settings, only, sys.stderr)
+    finally:  # even after an error: an editor replaces its text by this output
+        if request.command == "apply":
+            output.emit([answer], None)
+
+
+def _plan_text(request: Request, settings: Settings, only: Selection) -> Plan:
+    """Plan the text in the context of its project; the helper is not written, and a note says so."""
+    from torchmigrate.engine import planner
+
+    (path,) = request.paths
+    mode = "check" if request.command == "check" else "apply"
+    with pack_errors(), Progress(shown=not request.quiet) as progress:
+        plan = planner.plan_text(path, only.texts[str(path)], settings, mode, progress)
+    notes = [*plan.notes, *_unwritten(plan.results, path)]
+    return replace(plan, results=list(_of_text(plan.results, only)), notes=notes)
+
+
+def _of_text(results: Sequence[FileResult], only: Selection) -> Iterator[FileResult]:
+    for result in results:
+        if isinstance(result, Unchanged):
+            yield replace(result, text=only.texts[str(result.path)])
+        elif not isinstance(result, Changed) or only.names(str(result.path)):
+            yield result
+
+
+def _unwritten(results: Sequence[FileResult], path: Path) -> Iterator[str]:
+    for result in results:
+        if isinstance(result, Changed) and result.path != path:
+            what = "which this imports," if result.new else "which is outdated,"
+            yield (
+                f"{os.path.relpath(result.path)}, {what} is not written with `-`;"
+                f" `torchmigrate apply {os.path.relpath(path)}` writes it, if run before this is saved"
+            )
 
 
 def _target(request: Request) -> Target | None:
