@@ -487,6 +487,40 @@ PLACES = {
         },
         [(".", "models/resnet.py")],
     ),
+    "a script beside a package with a setup.py of its own, which is installed once": (
+        {
+            "warm-up/setup.py": "from setuptools import setup\nsetup(name='w', packages=['warm_up'])\n",
+            "warm-up/warm_up/__init__.py": "from warm_up.scheduler import f",
+            "warm-up/warm_up/scheduler.py": "def f(): pass",
+            "warm-up/run.py": "from warm_up import f",
+            "denoising/train.py": "from warm_up import f\nimport losses",
+            "denoising/losses.py": "def g(): pass",
+            "test.py": "from warm_up import f",
+        },
+        {
+            "warm-up/run.py": ("warm-up/warm_up/accel.py", "from warm_up import accel"),
+            "denoising/train.py": ("denoising/accel.py", "import accel"),
+            "test.py": ("accel.py", "import accel"),
+        },
+        [],
+    ),
+    "a module of a package outside the one whose release README installs": (
+        {
+            "setup.py": "from setuptools import setup\nsetup(name='our-pkg', packages=['pkg'])\n",
+            "README.md": "Install it:\n\n```\n$ pip install our-pkg\n```\n",
+            "pkg/__init__.py": "",
+            "projects/__init__.py": "",
+            "projects/wizard/__init__.py": "",
+            "projects/wizard/agents.py": "import pkg\nfrom .modules import f",
+            "projects/wizard/modules.py": "def f(): pass",
+            "projects/wizard/train.py": "import pkg",
+        },
+        {
+            "projects/wizard/agents.py": ("projects/wizard/accel.py", "from . import accel"),
+            "projects/wizard/train.py": ("projects/wizard/accel.py", "import accel"),
+        },
+        [],
+    ),
     "packages that a build script picks by how their names begin": (
         {
             "setup.py": "from setuptools import find_packages, setup\n"

@@ -51,6 +51,34 @@ def test_the_same_anywhere(rules: DispatchTable, before: str, after: str) -> Non
     assert done == f"import torch\n{after}\n"
 
 
+LAZY = """\
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def move(x: "torch.Tensor") -> "torch.Tensor":
+    from torch.cuda import is_available
+    there = is_available()
+    if there:
+        x = x.cuda()
+    return x
+"""
+
+
+def test_the_helper_is_taken_where_torch_is_imported_for_type_checkers_alone(rules: DispatchTable) -> None:
+    done = natively(rules, LAZY)
+    assert "import accel\n    there = accel.is_available()" in done
+    assert "torch.accelerator" not in done
+    assert natively(rules, done) == done
+
+
+def test_torch_is_taken_where_a_function_imports_it(rules: DispatchTable) -> None:
+    text = "def f():\n    import torch\n    return torch.cuda.is_available()\n"
+    assert "return torch.accelerator.is_available()" in natively(rules, text)
+
+
 @pytest.mark.parametrize(
     "line",
     [

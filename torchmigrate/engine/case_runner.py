@@ -151,5 +151,6 @@ def migrate(
     edits: tuple[Edit, ...] = ()
     if outcome.needs_helper or outcome.needs_torch:
         statement = "import accel" if outcome.needs_helper else ""
-        edits = with_import(SemanticModel(Path("/case.py"), text, facts), statement, outcome.needs_torch)
+        module = SemanticModel(Path("/case.py"), text, facts, source.utf8)
+        edits = with_import(module, statement, outcome.needs_torch)
     return source.encode(compose(outcome.text, edits)), list(outcome.remaining)

@@ -106,7 +106,7 @@ class Worker:
             found = inspect(SemanticModel(path, text, self.facts), self.rules(path), self.facts)
             return Done(Unchanged(path, tuple(reported(found, text.utf8))))
         outcome = rewrite(path, text, self.rules(path), self.facts)
-        unbound = Unbound(replace(text, utf8=outcome.text), outcome.needs_helper, outcome.needs_torch)
+        unbound = Unbound(replace(text, utf8=outcome.text), outcome.needs_helper, outcome.needs_torch, text.utf8)
         lacks = unbound if unbound.helper or unbound.torch else None
         if job.mode == "survey":
             return Done(Unchanged(path, tuple(outcome.in_original(text))), lacks, _rewritten(path, text, outcome))

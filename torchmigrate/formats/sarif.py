@@ -180,16 +180,16 @@ class Fixes:
         assert fix is not None
         passes: list[tuple[Edit, ...]] = [tuple(sorted(set(fix.edits)))]
         text = replace(module.source, utf8=compose(module.source.utf8, passes[0]))
-        after = SemanticModel(entry.path, text, self.facts)
+        after = SemanticModel(entry.path, text, self.facts, module.original)
         for lines in (False, True):
             if plainly := plainer(after, module, passes, lines):
                 passes.append(plainly)
                 text = replace(text, utf8=compose(text.utf8, plainly))
-                after = SemanticModel(entry.path, text, self.facts)
+                after = SemanticModel(entry.path, text, self.facts, module.original)
         if drops := tuple(import_edits.removals(module, after)):
             passes.append(drops)
             text = replace(text, utf8=compose(text.utf8, drops))
-            after = SemanticModel(entry.path, text, self.facts)
+            after = SemanticModel(entry.path, text, self.facts, module.original)
         torch = "torch" in fix.needs and not any(spelled(after)["torch"] in scope.names for scope in after.scopes)
         if "accel" in fix.needs or torch:
             place = placed(after) if "accel" in fix.needs else Placement("", "")

@@ -20,7 +20,7 @@ from torchmigrate.base import file_io
 from torchmigrate.project import helper_parts
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import ImportIndex
-from torchmigrate.semantic.dominance import know_parents
+from torchmigrate.semantic.dominance import for_types, know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import helper_bound, spelled
 from torchmigrate.source.edits import Edit, compose
@@ -582,8 +582,10 @@ def _beside_torch(module: SemanticModel, statement: str) -> tuple[Edit, ...] | N
     The helper imports torch: at the head of such a file it would be needed at once. None: the file's head will do.
     """
     imports = [s for s in module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)) and of_torch(s)]
-    lazy = [s for s in imports if not isinstance(module.parent(s), ast.Module) and not _for_types(module, s)]
-    if not lazy or any(isinstance(module.parent(s), ast.Module) for s in imports):
+    lazy = [s for s in imports if not isinstance(module.parent(s), ast.Module) and not for_types(module, s)]
+    if any(isinstance(module.parent(s), ast.Module) for s in imports):
+        return None
+    if not lazy and not (imports and _imported_lazily(module.original)):
         return None
     know_parents(module)
     name = spelled(module)["accel"]
@@ -615,6 +617,13 @@ def _beside_torch(module: SemanticModel, statement: str) -> tuple[Edit, ...] | N
     return tuple(sorted(edits))
 
 
+def _imported_lazily(original: bytes) -> bool:
+    """Return whether a function of the file imported torch, before its import of torch.cuda was dropped."""
+    functions = (node for node in ast.walk(ast.parse(original)) if isinstance(node, FUNCTIONS))
+    inside = (node for function in functions for node in ast.walk(function))
+    return any(isinstance(node, (ast.Import, ast.ImportFrom)) and of_torch(node) for node in inside)
+
+
 def _last_of_its_module(module: SemanticModel, first: ast.Import | ast.ImportFrom) -> ast.Import | ast.ImportFrom:
     """Return the last of the imports on the lines below that take from the same module, which cannot fail any more."""
     block, at = module.blocks.place(first)
@@ -639,12 +648,6 @@ def of_torch(statement: ast.Import | ast.ImportFrom) -> bool:
     if isinstance(statement, ast.ImportFrom):
         return not statement.level and (statement.module or "").startswith("torch")
     return any(alias.name.startswith("torch") for alias in statement.names)
-
-
-def _for_types(module: SemanticModel, statement: ast.stmt) -> bool:
-    """Return whether a statement is read by type checkers only."""
-    tests = (up.test for up in module.enclosing(statement, ast.If))
-    return any((chain_of(test) or "").endswith("TYPE_CHECKING") for test in tests)
 
 
 def _imports_in(module: SemanticModel, function: Function) -> Iterator[ast.Import | ast.ImportFrom]:

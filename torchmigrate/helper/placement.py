@@ -23,6 +23,7 @@ from torchmigrate.project.packaging import (
     asks_for_release,
     installed_package,
     is_installed_itself,
+    is_set_up_above,
     linked_folders,
     page,
 )
@@ -191,7 +192,7 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
     ]
     foreign = _package_used(index, path, own, directory)
     if foreign and asks_for_release(directory, foreign[0], foreign[1][0]):  # a release that is out has no helper
-        if not absolute:
+        if not absolute and not (in_package and _is_relative(index, directory, own, uses)):
             return beside(path, helper)
         foreign = None
     if foreign and _is_installed(*foreign) and not installed_above(index, directory):
@@ -675,7 +676,9 @@ def _package_used(
             if is_installed:
                 return root, parts
             own_one = own_one or ((root, parts) if index.is_package(own_top) else None)
-        elif is_installed or (system.is_inside(directory, root) and index.is_package(own_top)):
+        elif (is_installed and is_set_up_above(root, directory)) or (
+            system.is_inside(directory, root) and index.is_package(own_top)
+        ):
             others.append((root, parts))
     if own_one:
         return next((each for each in others if _is_installed(*each)), own_one)

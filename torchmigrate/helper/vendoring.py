@@ -60,6 +60,7 @@ class Unbound:
     text: Source
     helper: bool
     torch: bool
+    original: bytes  # before it was rewritten
 
 
 _NAMED = 3  # functions that an edited helper lacks
@@ -100,7 +101,7 @@ class Vendored:
         """Add the imports that a rewritten file lacks."""
         assert isinstance(result, Changed)
         text = lacks.text
-        module = SemanticModel(result.path, text, self.facts)
+        module = SemanticModel(result.path, text, self.facts, lacks.original)
         if lacks.helper and holds_helper(module) and not imports_helper(module):
             return self._with_class(result, text, module)
         place = placed(module) if lacks.helper else Placement("", "")

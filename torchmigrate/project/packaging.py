@@ -111,6 +111,14 @@ def installed_package(root: str, dotted: Iterable[str]) -> str | None:
     return None
 
 
+def is_set_up_above(root: str, directory: str) -> bool:
+    """Return whether what installs the modules below `root` lies above a folder, as part of the same project.
+
+    A package that lies beside it, with a setup.py of its own, is installed once, and then stays as it was.
+    """
+    return any(directory == home or system.is_inside(directory, home) for home in _homes(root))
+
+
 def _is_namespace(folder: str, below: tuple[str, ...]) -> bool:
     """Return whether a folder holds one package and no module: the name above it is shared with other installations."""
     inner = os.path.join(folder, *below[:1])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from torchmigrate.project.helper_parts import defers_cuda
 from torchmigrate.rewriting.visitor import DispatchTable
-from torchmigrate.semantic.dominance import is_guarded, know_parents
+from torchmigrate.semantic.dominance import for_types, is_guarded, know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import (
     asks_accelerator,
@@ -80,6 +80,8 @@ def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTa
     # only in such a file is `torch.device(0)` the accelerator's: to a second run, too
     asks = any(own in _TOTAL for _, own, _ in found) or any(asks_accelerator(module, f".{name}") for name in _TOTAL)
     for node, own, span in found:
+        if not _has_torch(module, node):
+            continue
         call = module.parent(node)
         if isinstance(call, ast.Call) and call.func is node:
             text = _called(module, own + _index(call), call, span, names, asks)
@@ -88,6 +90,15 @@ def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTa
         if text:
             edit = Edit(*module.span(call), spell(_enclosed(module, call, text), spelled(module)))
             yield from () if module.loses_comment(edit) else (edit,)
+
+
+def _has_torch(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether torch is imported where a node is evaluated, or nowhere in the file: then the file gets it."""
+    name = spelled(module)["torch"]
+    found = module.scope(node).find(name)
+    if found is None:
+        return not any(name in scope.names for scope in module.scopes)
+    return module.gets_torch or not all(for_types(module, binding.node) for binding in found[1])
 
 
 def chooses(edits: Iterable[Edit]) -> bool:

@@ -33,6 +33,12 @@ _DEEP = 5  # flags of flags
 
 
 @query
+def for_types(module: SemanticModel, statement: ast.AST) -> bool:
+    """Return whether a statement is read by type checkers only."""
+    tests = (up.test for up in module.enclosing(statement, ast.If))
+    return any((chain_of(test) or "").endswith("TYPE_CHECKING") for test in tests)
+
+
 def know_parents(module: SemanticModel) -> None:
     """Fill in the parent of each expression of the module."""
     for node in module.nodes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import builtins
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.names import HALVES, canonical
@@ -27,7 +29,7 @@ from torchmigrate.worlds.program import (
     parameters_of,
     remembered,
 )
-from torchmigrate.worlds.relevance import gives_self, leaves
+from torchmigrate.worlds.relevance import gives_self
 from torchmigrate.worlds.state import Call, Dead, Frame, State, end_of, merged
 from torchmigrate.worlds.truth import ATTRIBUTES, Setting, World
 from torchmigrate.worlds.values import (
@@ -259,6 +261,14 @@ class Expressions(External):
         """Return the attributes that the constructor of a class gives each object, whatever the class itself has."""
         start = self.method_of(info, "__init__")
         return frozenset() if start is None else _set_by(start.node)
+
+    def _is_set_anew(self, atom: Atom, name: str, frame: Frame) -> bool:
+        """Return whether a constructor here gives an object what that of a class below it replaces at once."""
+        if not isinstance(atom, Instance) or frame.info.name != "__init__":
+            return False
+        below = itertools.takewhile(lambda kind: kind is not frame.info.owner, self.ancestors(atom.info))
+        starts = (kind.methods["__init__"] for kind in below if "__init__" in kind.methods)
+        return any(name in _set_after_base(start.node) for start in starts)
 
     def prepare(self, info: ClassInfo) -> None:
         """Evaluate the constructor of a class that nothing evaluated constructs."""
@@ -584,7 +594,8 @@ class Expressions(External):
                     self._drop(chain, state)
                     state.put(chain, value)
                 for atom in self.evaluate(owner, state, frame):
-                    self.put_attribute(atom, name, value)
+                    if not self._is_set_anew(atom, name, frame):
+                        self.put_attribute(atom, name, value)
             case ast.Tuple(elts) | ast.List(elts):
                 for at, item in enumerate(elts):
                     self.assign(item, self._unpacked(value, at, len(elts)), state, frame)
@@ -945,16 +956,43 @@ _OF_NO_DEVICE = {"clone", "data", "detach", "dim", "dtype", "grad", "numel", "re
 
 @remembered
 def _set_by(node: ast.AST) -> frozenset[str]:
-    """Return the attributes of its object that a method assigns in any case, each by a statement of its own."""
+    """Return the attributes that a constructor gives its object in any case."""
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    own = next(iter(parameters_of(node.args)), "")
+    return _assigned(node.body, next(iter(parameters_of(node.args)), ""))
+
+
+@remembered
+def _set_after_base(node: ast.AST) -> frozenset[str]:
+    """Return the attributes that a constructor gives its object in any case once it has called its base class's."""
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    starts = {at for at, each in enumerate(node.body) for call in walk(each) if _constructs_base(call)}
+    rest = node.body[max(starts) + 1 :] if starts else []
+    return _assigned(rest, next(iter(parameters_of(node.args)), ""))
+
+
+def _constructs_base(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) == "__init__"
+
+
+def _assigned(block: Sequence[ast.stmt], own: str) -> frozenset[str]:
+    """Return the attributes of an object that a block assigns in any case, if it does not raise."""
     found: set[str] = set()
-    for statement in node.body:
-        if any(leaves(inner) for inner in walk(statement)):
+    for statement in block:
+        if any(isinstance(inner, ast.Return) for inner in walk(statement)):
             break
-        targets = statement.targets if isinstance(statement, ast.Assign) else ()
-        found.update(t.attr for t in targets if isinstance(t, ast.Attribute) and attribute_chain(t.value) == own)
+        match statement:
+            case ast.If(_, body, orelse):
+                arms = [_assigned(arm, own) for arm in (body, orelse) if not (arm and isinstance(arm[-1], ast.Raise))]
+                found |= frozenset.intersection(*arms) if arms else frozenset()
+            case ast.Assign(targets):
+                found.update(last_name(target) for target in targets if _is_of(target, own))
+            case ast.AnnAssign(ast.Attribute(_, name) as target, _, ast.expr()) if _is_of(target, own):
+                found.add(name)
     return frozenset(found)
+
+
+def _is_of(target: ast.expr, own: str) -> bool:
+    return isinstance(target, ast.Attribute) and attribute_chain(target.value) == own
 
 
 @remembered
