@@ -29,7 +29,7 @@ from torchmigrate.worlds.program import (
     parameters_of,
     remembered,
 )
-from torchmigrate.worlds.relevance import gives_self
+from torchmigrate.worlds.relevance import gives_self, has_own_devices
 from torchmigrate.worlds.state import Call, Dead, Frame, State, end_of, merged
 from torchmigrate.worlds.truth import ATTRIBUTES, Setting, World
 from torchmigrate.worlds.values import (
@@ -208,6 +208,8 @@ class Expressions(External):
                 return one(atom)
             case Const() if values.is_supposed(atom) and name not in ("type", "index"):
                 return self.of_unknown(name) or UNKNOWN
+            case values.PARSED if name == "__dict__":
+                return one(values.BY_NAME)
             case Unknown(of):
                 if name == "is_cuda":
                     return join(const(True), const(False)) if self.ask(World.is_cuda) else const(False)
@@ -319,9 +321,18 @@ class Expressions(External):
         first, *rest = chain.split(".")
         value = self.global_of(info.file, first)
         for name in rest:
-            parts = [self._of_module(a.file, name) if isinstance(a, Module) else UNKNOWN for a in value]
-            value = join(*parts)
+            value = join(*(self._in_module(atom, name) for atom in value))
         return value
+
+    def _in_module(self, atom: Atom, name: str) -> Value:
+        if isinstance(atom, Module):
+            return self._of_module(atom.file, name)
+        return one(Named(f"{atom.name}.{name}")) if isinstance(atom, Named) else UNKNOWN
+
+    def library_base(self, info: ClassInfo) -> Value:
+        """Return the base class of a class that a library with devices of its own has, or NOTHING."""
+        bases = join(*(self.base_of(base, kind) for kind in self.ancestors(info) for base in kind.node.bases))
+        return bases.only(a for a in bases if isinstance(a, Named) and has_own_devices(a.name.partition(".")[0]))
 
     def _joined(self, node: ast.JoinedStr, state: State, frame: Frame) -> Value:
         ways: list[tuple[list[Atom], Edits]] = [([], NONE)]
@@ -491,9 +502,14 @@ class Expressions(External):
             return NOTHING
         if isinstance(atom, Const) and isinstance(atom.value, str) and isinstance(key, Const) and key.type is int:
             return const(atom.value[key.value : key.value + 1 or None])
-        if isinstance(atom, Unknown) and isinstance(key, Const) and (put := self.read(("item", repr(key.value)))):
-            return join(UNKNOWN, put)
+        if isinstance(atom, Unknown) and isinstance(key, Const):
+            return join(self._named(atom, key), self.read(("item", repr(key.value))) or NOTHING)
         return UNKNOWN
+
+    def _named(self, atom: Atom, key: Const) -> Value:
+        """Return an item of something that is not followed: of the options of a command line, what the user says."""
+        option = self.of_unknown(key.value) if atom == values.BY_NAME and isinstance(key.value, str) else None
+        return option or UNKNOWN
 
     def _lacks_device(self, table: Table) -> bool:
         """Return whether a table has items for CUDA and the CPU, and none for the device that is here."""
@@ -791,6 +807,8 @@ class Expressions(External):
                 found, own = self.method_of(info, name, is_inherited=True), frame.info.parameters()
                 if found is not None and own:
                     return one(Routine(found, state.env.get(own[0], one(Instance(info)))))
+                if name == "__init__":
+                    return self.library_base(info) or None
         return None
 
     def _call(self, node: ast.Call, state: State, frame: Frame) -> Value:
@@ -810,6 +828,8 @@ class Expressions(External):
                 named[keyword.arg] = value
             else:
                 named |= values.items_given((value,), {})
+            if keyword.arg is None and values.BY_NAME in value:
+                named |= {name: option for name in self.parsing if (option := self.of_unknown(name))}
         call = Call(node, args, named, state, frame)
         if owner is None or not isinstance(func, ast.Attribute):
             return self.apply(inherited or self.evaluate(func, state, frame), call)
@@ -854,6 +874,8 @@ class Expressions(External):
                         given = {**dict(named), **call.named}
                         result = self.apply(function, replace(call, args=(*args, *call.args), named=given))
                     case Type(info):
+                        if self.method_of(info, "__init__") is None:
+                            self.apply(self.library_base(info), call)
                         result = self.construct(info, call.args, call.named, call.state)
                     case Named(name):
                         result = self.call_external(name, call.behind(edits))
@@ -890,6 +912,9 @@ class Expressions(External):
                 start = self.method_of(info, name)
                 told = replace(call, args=call.args[1:])
                 return self.apply(one(Routine(start, call.args[0])), told) if start else UNKNOWN
+            case values.BY_NAME if name in ("pop", "get") and call.args:
+                keys = (key for key in call.args[0] if isinstance(key, Const))
+                return join(*(self._named(atom, key) for key in keys)) or UNKNOWN
             case Unknown():
                 if name == "update":
                     for key, value in values.items_given(call.args, call.named).items():

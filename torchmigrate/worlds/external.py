@@ -460,6 +460,8 @@ class External(ABC):
                         for a, e in first.atoms.items()
                     )
                 )
+            case "vars" if values.PARSED in first:
+                return one(values.BY_NAME)
             case "hasattr" if len(call.args) > 1:
                 return self._has(first, call.args[1])
             case "getattr" if len(call.args) > 1:
@@ -675,7 +677,7 @@ class External(ABC):
         if "device" in call.named:
             self.position(call.named["device"], call, moves=name.startswith("new_"))
         if name in ("parse_args", "parse_known_args"):
-            options = one(Unknown("options"))
+            options = one(values.PARSED)
             return one(Items((options, UNKNOWN))) if name == "parse_known_args" else options
         return UNKNOWN
 

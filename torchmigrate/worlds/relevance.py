@@ -109,7 +109,7 @@ class _Outline:
         self.classes: set[str] = set()
         self._collect(file.tree, file.tree.body, _Place(file), "")
         self.arrays = set(_imported(self.rows, _ARRAYS.__contains__))
-        self.makers = set(_imported(self.rows, _has_own_devices))
+        self.makers = set(_imported(self.rows, has_own_devices))
         self.by_word: dict[str, list[_Row]] = {}
         for row in self.rows:
             for word in row.words:
@@ -201,6 +201,7 @@ class Relevance:
         for name, names, key, extra in (each for outline in outlines.values() for each in outline.parameters):
             self._parameters.setdefault(name, []).append((names, key, extra))
         self._todo: list[str] = sorted(self.about)
+        self._option_tables: set[str] = set()  # names of tables of what a command line gives
         self._at: dict[ast.AST, tuple[list[Statement], int]] = {}  # a statement's block, and its place in it
         for file, outline in outlines.items():
             done = set(file.edits)
@@ -208,8 +209,11 @@ class Relevance:
             written = file.written if is_ours else ()
             self._edited(file, outline, [*written, *((file.now(edit.start), file.now(edit.end)) for edit in told)])
         self._of_default()
+        self._of_options()
         self._of_members()
         self._of_libraries()
+        self._close()
+        self._hand_options_on()
         self._close()
         self._calls()
         self._chosen()
@@ -290,6 +294,31 @@ class Relevance:
                             self.relevant.add(row.node)
                             tokens = (token for target in targets for token in _tokens_of(target, row.place))
                             self._add(self.decisions, *tokens)
+
+    def _of_options(self) -> None:
+        """Add what makes a table of the options of a command line: `args = vars(parser.parse_args())`."""
+        for row in self._of_tables():
+            if isinstance(row.node, ast.Assign):
+                self.relevant.add(row.node)
+                self._option_tables.update(filter(None, map(attribute_chain, row.node.targets)))
+
+    def _of_tables(self) -> Iterator[_Row]:
+        return (row for word in ("vars", "__dict__") for row in self._with(word))
+
+    def _is_option_table(self, node: ast.expr) -> bool:
+        """Return whether an expression may be the options of a command line by name: `vars(args)`."""
+        is_made = isinstance(node, ast.Call) and last_name(node.func) == "vars"
+        return is_made or last_name(node) == "__dict__" or attribute_chain(node) in self._option_tables
+
+    def _hand_options_on(self) -> None:
+        """Add what calls hand the options of a command line to by name: `main(**vars(args))`."""
+        rows = self._rows if self._option_tables else self._of_tables()
+        for row in dict.fromkeys(rows):
+            given = (k.value for call in _own_calls(row.node) for k in call.keywords if k.arg is None)
+            if any(map(self._is_option_table, given)):
+                self.relevant.add(row.node)
+                for call in _own_calls(row.node):
+                    self._handed(call, row.place)
 
     def _of_default(self) -> None:
         """Add what sets a default tensor type, and the calls of `torch.Tensor` that do not follow it off CUDA."""
@@ -533,6 +562,8 @@ class Relevance:
         for keyword in call.keywords:
             if self._carries(keyword.value, place):
                 held += [*names, *extra] if keyword.arg is None else [keyword.arg] if keyword.arg in names else extra
+            elif keyword.arg is None and self._is_option_table(keyword.value):
+                held += [name for name in names if name in self.decisions]
         return held
 
     def _meant(self, name: str, place: _Place) -> str:
@@ -555,6 +586,8 @@ class Relevance:
                 made = value.keywords if name == "device" and isinstance(value, ast.Call) else ()  # a tensor there
                 there = any(self._carries(keyword.value, place) for keyword in made)
                 return there or name in self.decisions or name in self.about or self._carries(value, place)
+            case ast.Subscript(_, ast.Constant(str() as key)) if key in self.decisions:
+                return True
             case ast.Call():
                 return self._call_carries(node, place)
             case ast.Lambda():
@@ -579,7 +612,7 @@ class Relevance:
             return True
         if name not in _PASSING and not is_variable:
             return name in self.decisions
-        if name == "getattr" and not self.decisions.isdisjoint(_texts(node)):
+        if name in ("getattr", "pop", "get") and not self.decisions.isdisjoint(_texts(node)):
             return True
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         given = (owner, *node.args, *(k.value for k in node.keywords))
@@ -662,7 +695,7 @@ def _names_dtype(call: ast.Call) -> bool:
     return not call.args or last_name(call.args[0]) in DTYPE_WORDS
 
 
-def _has_own_devices(library: str) -> bool:
+def has_own_devices(library: str) -> bool:
     return library not in BUILT_ON_TORCH and takes(library) is not None
 
 

@@ -216,6 +216,8 @@ NOTHING = Value({})
 UNKNOWN = Value({Unknown(): NONE})
 TENSOR = Value({Unknown("tensor"): NONE})
 PLACED = Unknown("placed")  # the helper's device for an index that is not followed: never None
+PARSED = Unknown("options")  # what a command line gives, by attribute
+BY_NAME = Unknown("options by name")  # the same as a table: `vars(args)`
 OPTIONS: frozenset[Atom] = frozenset({Unknown("user"), Unknown("number")})  # what a user asks for
 OPEN: frozenset[Atom] = OPTIONS | {Unknown()}
 
