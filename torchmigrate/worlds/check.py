@@ -31,7 +31,7 @@ from torchmigrate.worlds.program import (
     remembered,
     text_of,
 )
-from torchmigrate.worlds.relevance import Relevance
+from torchmigrate.worlds.relevance import Relevance, has_own_devices
 from torchmigrate.worlds.statements import Statements
 from torchmigrate.worlds.truth import WORDS_OF_CUDA, WORLDS, Setting, User, World
 from torchmigrate.worlds.values import Device, Unknown, Value
@@ -243,7 +243,11 @@ class Check:
         if text is None or text[0].startswith(HELPER_MARK):
             return False  # what the helper gives is known
         is_legacy = b"Tensor(" in text[0] and path in self.facts.under_default.files
-        return is_legacy or any(word in text[0] for word in (*_ABOUT, f"{self.facts.helper}.".encode()))
+        imports = self.facts.index.imports.get(path, ())
+        tells_library = any(has_own_devices((item.module or item.name).partition(".")[0]) for item in imports)
+        return (
+            is_legacy or tells_library or any(word in text[0] for word in (*_ABOUT, f"{self.facts.helper}.".encode()))
+        )
 
     def _checked(self, group: _Group, new: Program, by_path: Mapping[str, Rewritten]) -> Held:
         """Return what `_check` finds; what it cannot evaluate is held back whole."""

@@ -208,7 +208,7 @@ class Expressions(External):
                 return one(atom)
             case Const() if values.is_supposed(atom) and name not in ("type", "index"):
                 return self.of_unknown(name) or UNKNOWN
-            case values.PARSED if name == "__dict__":
+            case Unknown() if name == "__dict__" and atom in values.MAYBE_PARSED:
                 return one(values.BY_NAME)
             case Unknown(of):
                 if name == "is_cuda":

@@ -460,7 +460,7 @@ class External(ABC):
                         for a, e in first.atoms.items()
                     )
                 )
-            case "vars" if values.PARSED in first:
+            case "vars" if not values.MAYBE_PARSED.isdisjoint(first):
                 return one(values.BY_NAME)
             case "hasattr" if len(call.args) > 1:
                 return self._has(first, call.args[1])
@@ -677,7 +677,7 @@ class External(ABC):
         if "device" in call.named:
             self.position(call.named["device"], call, moves=name.startswith("new_"))
         if name in ("parse_args", "parse_known_args"):
-            options = one(values.PARSED)
+            options = one(Unknown("options"))
             return one(Items((options, UNKNOWN))) if name == "parse_known_args" else options
         return UNKNOWN
 

@@ -201,7 +201,7 @@ class Relevance:
         for name, names, key, extra in (each for outline in outlines.values() for each in outline.parameters):
             self._parameters.setdefault(name, []).append((names, key, extra))
         self._todo: list[str] = sorted(self.about)
-        self._option_tables: set[str] = set()  # names of tables of what a command line gives
+        self._tables: set[str] = set()  # variables and attributes that hold the options of a command line by name
         self._at: dict[ast.AST, tuple[list[Statement], int]] = {}  # a statement's block, and its place in it
         for file, outline in outlines.items():
             done = set(file.edits)
@@ -297,28 +297,28 @@ class Relevance:
 
     def _of_options(self) -> None:
         """Add what makes a table of the options of a command line: `args = vars(parser.parse_args())`."""
-        for row in self._of_tables():
+        for row in (row for word in ("vars", "__dict__") for row in self._with(word)):
             if isinstance(row.node, ast.Assign):
                 self.relevant.add(row.node)
-                self._option_tables.update(filter(None, map(attribute_chain, row.node.targets)))
+                self._tables.update(token for target in row.node.targets for token in _tokens_of(target, row.place))
 
-    def _of_tables(self) -> Iterator[_Row]:
-        return (row for word in ("vars", "__dict__") for row in self._with(word))
-
-    def _is_option_table(self, node: ast.expr) -> bool:
+    def _is_option_table(self, node: ast.expr, place: _Place) -> bool:
         """Return whether an expression may be the options of a command line by name: `vars(args)`."""
         is_made = isinstance(node, ast.Call) and last_name(node.func) == "vars"
-        return is_made or last_name(node) == "__dict__" or attribute_chain(node) in self._option_tables
+        return is_made or last_name(node) == "__dict__" or not self._tables.isdisjoint(_tokens_of(node, place))
 
     def _hand_options_on(self) -> None:
-        """Add what calls hand the options of a command line to by name: `main(**vars(args))`."""
-        rows = self._rows if self._option_tables else self._of_tables()
-        for row in dict.fromkeys(rows):
-            given = (k.value for call in _own_calls(row.node) for k in call.keywords if k.arg is None)
-            if any(map(self._is_option_table, given)):
-                self.relevant.add(row.node)
+        """Add the calls that hand on the options of a command line, as a table or by name: `main(**vars(args))`."""
+        size = -1
+        while len(self._tables) > size:
+            size = len(self._tables)
+            words = {"vars", "__dict__", *self._tables}
+            for row in dict.fromkeys(row for word in sorted(words) for row in self._with(word)):
                 for call in _own_calls(row.node):
-                    self._handed(call, row.place)
+                    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+                    if any(self._is_option_table(value, row.place) for value in given):
+                        self.relevant.add(row.node)
+                        self._handed(call, row.place)
 
     def _of_default(self) -> None:
         """Add what sets a default tensor type, and the calls of `torch.Tensor` that do not follow it off CUDA."""
@@ -542,7 +542,13 @@ class Relevance:
         known = [found for each in names_called for found in self._parameters.get(self._meant(each, place), ())]
         for names, key, extra in known:
             has_self = names[:1] in (["self"], ["cls"])
-            held = self._given(call, names[int(has_self and not gives_self(call)) :], extra, place)
+            names = names[int(has_self and not gives_self(call)) :]
+            tables = [
+                name for name, value in zip(names, call.args, strict=False) if self._is_option_table(value, place)
+            ]
+            tables += [k.arg for k in call.keywords if k.arg in names and self._is_option_table(k.value, place)]
+            self._tables.update(f"{name}@{key}" for name in tables)
+            held = self._given(call, names, extra, place)
             self._add(self.decisions, *(f"{n}@{key}" for n in held))
             if held and has_self:
                 self.makers.add(key.split(":")[-2])  # the class: its objects are told a decision
@@ -562,7 +568,7 @@ class Relevance:
         for keyword in call.keywords:
             if self._carries(keyword.value, place):
                 held += [*names, *extra] if keyword.arg is None else [keyword.arg] if keyword.arg in names else extra
-            elif keyword.arg is None and self._is_option_table(keyword.value):
+            elif keyword.arg is None and self._is_option_table(keyword.value, place):
                 held += [name for name in names if name in self.decisions]
         return held
 

@@ -2,17 +2,11 @@
 # input: --size small
 import argparse
 
-import ctranslate2
 import torch
-
-
-def work(device, size):
-    print("s1", ctranslate2.Translator(size, device=device).place)
-
+from library import work
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
 parser.add_argument("--size", default="large")
 args = parser.parse_args().__dict__
-size: str = args.pop("size")
-work(**args, size=size)
+work(args)
