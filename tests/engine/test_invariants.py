@@ -149,10 +149,10 @@ def test_3_a_file_with_an_error_is_put_back_and_the_others_go_on(
     text = "import torch\ntorch.cuda.empty_cache()\n"
     root = write_tree(tmp_path, {"bad.py": text, "good.py": text})
 
-    def fails(path: Path, *rest: object) -> object:
+    def fails(path: Path, *rest: object, **how: object) -> object:
         if path.name == "bad.py":
             raise RewriteError("does not come to rest")
-        return rewrite(path, *rest)  # type: ignore[arg-type]
+        return rewrite(path, *rest, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr("torchmigrate.engine.worker.rewrite", fails)
     found = planned(root)

@@ -68,7 +68,7 @@ def test_one_bad_file_costs_no_other(raw: bytes, why: str, mode: str, tmp_path: 
 
 
 def test_a_bug_of_ours_is_reported_as_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(*_: object) -> object:
+    def breaks(*_: object, **__: object) -> object:
         raise KeyError("oh")
 
     monkeypatch.setattr("torchmigrate.engine.worker.rewrite", breaks)

@@ -325,6 +325,44 @@ def test_what_stays(name: str) -> None:
     assert dropped(before, after) == after
 
 
+LEFT_WITHOUT_A_USE = {
+    "torch": (
+        "import os\nimport torch\n\ntorch.cuda.synchronize()\n",
+        "import os\nimport accel\n\naccel.synchronize()\n",
+    ),
+    "torch by another name": (
+        "import torch as th\nimport nets\n\nth.cuda.synchronize()\n",
+        "import nets\nimport accel\n\naccel.synchronize()\n",
+    ),
+    "torch.nn": (
+        "import torch.nn as nn\nimport nets\n\nnet = nn.DataParallel(nets.Net().cuda())\n",
+        "import nets\nimport accel\n\nnet = accel.data_parallel(nets.Net().to(accel.device()))\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_WITHOUT_A_USE)
+def test_a_run_drops_imports_of_torch_that_it_leaves_without_a_use(name: str, tmp_path: Path) -> None:
+    before, after = LEFT_WITHOUT_A_USE[name]
+    assert texts_after(write_tree(tmp_path, {"run.py": before}))["run.py"] == after
+
+
+STILL_USED = {
+    "the file's only import": "import torch\n\ntorch.cuda.synchronize()\n",
+    "used elsewhere": "import torch\nimport os\n\ntorch.cuda.synchronize()\nx = torch.ones(1)\n",
+    "in an annotation": "import torch\nimport os\n\ntorch.cuda.synchronize()\ndef f(x: 'torch.Tensor'):\n    pass\n",
+    "in a type comment": "import torch\nimport os\n\ntorch.cuda.synchronize()\nx = []  # type: list[torch.Tensor]\n",
+    "never used": "import torch\nfrom torch import cuda\n\ncuda.synchronize()\n",
+    "for another file": "import torch\nimport os\n\ntorch.cuda.synchronize()\n# run.py\n",
+}
+
+
+@pytest.mark.parametrize("name", STILL_USED)
+def test_a_run_keeps_imports_of_torch_that_may_be_used(name: str, tmp_path: Path) -> None:
+    files = {"lib.py": STILL_USED[name]} | ({"run.py": "from lib import *\n"} if "another" in name else {})
+    assert texts_after(write_tree(tmp_path, files))["lib.py"].startswith("import torch\n")
+
+
 def test_an_init_keeps_its_interface() -> None:
     before, after = amp("from torch.cuda.amp import autocast\n")
     assert dropped(before, after, "/pkg/__init__.py") == after

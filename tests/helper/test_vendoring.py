@@ -39,12 +39,12 @@ def run(root: Path, *arguments: str, folder: str = ".") -> None:
 PATH_EDITS = {
     "an edit of sys.path above the imports that need it": (
         "import sys, torch\ndef add(): pass\nsys.path.insert(0, '..')\nfrom pkg.a import f\n"
-        "def g():\n    torch.cuda.synchronize()\n",
+        "def g():\n    torch.cuda.synchronize()\n    torch.ones(1)\n",
         "accel.py",
         "import sys, torch\ndef add(): pass\nsys.path.insert(0, '..')\nfrom pkg.a import f\nimport accel\n",
     ),
     "a use above the edit": (
-        "import sys, torch\ntorch.cuda.synchronize\nsys.path.insert(0, '..')\nfrom pkg.a import f\n",
+        "import sys, torch\ntorch.cuda.synchronize\nsys.path.insert(0, '..')\nfrom pkg.a import f\ntorch\n",
         "tools/accel.py",
         "import sys, torch\nimport accel\naccel.synchronize\nsys.path.insert(0, '..')\nfrom pkg.a import f\n",
     ),
@@ -55,7 +55,8 @@ PATH_EDITS = {
         "add('..')\nfrom pkg.a import f\nimport accel\n",
     ),
     "an edit for something else": (
-        "import sys, torch\nfrom ops import h\nsys.path.insert(0, '..')\ndef g():\n    torch.cuda.synchronize()\n",
+        "import sys, torch\nfrom ops import h\nsys.path.insert(0, '..')\ndef g():\n"
+        "    torch.cuda.synchronize()\n    torch.ones(1)\n",
         "tools/accel.py",
         "import sys, torch\nfrom ops import h\nimport accel\nsys.path.insert",
     ),

@@ -105,7 +105,7 @@ class Worker:
         if job.mode == "check":
             found = inspect(SemanticModel(path, text, self.facts), self.rules(path), self.facts)
             return Done(Unchanged(path, tuple(reported(found, text.utf8))))
-        outcome = rewrite(path, text, self.rules(path), self.facts)
+        outcome = rewrite(path, text, self.rules(path), self.facts, tidy=True)
         unbound = Unbound(replace(text, utf8=outcome.text), outcome.needs_helper, outcome.needs_torch, text.utf8)
         lacks = unbound if unbound.helper or unbound.torch else None
         if job.mode == "survey":

@@ -186,7 +186,7 @@ class Fixes:
                 passes.append(plainly)
                 text = replace(text, utf8=compose(text.utf8, plainly))
                 after = SemanticModel(entry.path, text, self.facts, module.original)
-        if drops := tuple(import_edits.removals(module, after)):
+        if drops := tuple(import_edits.removals(module, after, tidy=True)):
             passes.append(drops)
             text = replace(text, utf8=compose(text.utf8, drops))
             after = SemanticModel(entry.path, text, self.facts, module.original)

@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -240,12 +240,19 @@ def _is_configured(root: str) -> bool:
 _OURS = ("torch.cuda", "torch.amp", "torch.autocast", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
 
 
-def removals(before: SemanticModel, after: SemanticModel) -> list[Edit]:
-    """Return edits to `after` that drop the imports from torch.cuda and the like that only `before` used."""
+def removals(before: SemanticModel, after: SemanticModel, tidy: bool = False) -> list[Edit]:
+    """Return edits to `after` that drop the imports from torch.cuda and the like that only `before` used.
+
+    With `tidy`, imports of torch itself go as well: at the head of a module, beside others that show where the helper's
+    goes. In notebooks they stay, as readers may use torch in new cells.
+    """
     if before.path.name == "__init__.py":
         return []  # what an __init__ imports may be its interface
-    imports = (s for s in after.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))
-    found = [(statement, names) for statement in imports if (names := _removable(after, statement))]
+    imports = [s for s in after.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom))]
+    is_tidied = tidy and before.path.suffix == ".py" and b"# type:" not in after.original
+    heads = [s for s in imports if is_tidied and s in after.tree.body]
+    heads = [] if all(map(of_torch, heads)) else heads
+    found = [(s, names) for s in imports if (names := _removable(after, s, _is_of_torch if s in heads else _is_ours))]
     if not found:
         return []  # walking all expressions costs more than the whole scan
     index, path = after.facts.index, str(after.path)
@@ -281,13 +288,15 @@ def _may_be_code(text: str) -> bool:
         return False
 
 
-def _removable(module: SemanticModel, statement: ast.Import | ast.ImportFrom) -> list[ast.alias]:
-    """Return the names that an import takes from torch.cuda and the like, if its block holds more than imports.
+def _removable(
+    module: SemanticModel, statement: ast.Import | ast.ImportFrom, is_ours: Callable[[_Import, ast.alias], bool]
+) -> list[ast.alias]:
+    """Return those names of an import that may be dropped, if its block holds more than imports.
 
     A block may also hold that import alone: it goes with its plain test. An import in a `try` statement may ask whether
     the name is there, so it stays.
     """
-    ours = [alias for alias in statement.names if _is_ours(statement, alias)]
+    ours = [alias for alias in statement.names if is_ours(statement, alias)]
     up = module.parent(statement) if ours else None
     if up is None or not (_holds_more(up, statement) or _test_for_import_alone(module, statement)):
         return []
@@ -323,6 +332,12 @@ def _is_ours(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
         full = f"{statement.module}.{alias.name}" if not statement.level else ""
         return full.startswith(_OURS)
     return alias.name.startswith(_OURS) and alias.asname is not None
+
+
+def _is_of_torch(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
+    if isinstance(statement, ast.ImportFrom):
+        return not statement.level and (statement.module or "").partition(".")[0] == "torch"
+    return alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is not None)
 
 
 def _used(tree: ast.AST) -> set[str]:

@@ -151,20 +151,24 @@ def _original(offset: int, passes: Sequence[tuple[Edit, ...]]) -> int:
     return offset
 
 
-def rewrite(path: Path, source: Source, rules: DispatchTable, facts: ProjectContext, plain: bool = True) -> Outcome:
+def rewrite(
+    path: Path, source: Source, rules: DispatchTable, facts: ProjectContext, plain: bool = True, tidy: bool = False
+) -> Outcome:
     """Rewrite one module; raises RewriteError, or SyntaxError, ValueError, RecursionError for no Python 3.
 
-    `plain` False leaves each edit as its rule makes it: rules are tested that way.
+    `plain` False leaves each edit as its rule makes it: rules are tested that way. `tidy` drops imports of torch that
+    the edits leave without a use.
     """
-    outcome = _rewrite(SemanticModel(path, source, facts), rules, plain)
+    outcome = _rewrite(SemanticModel(path, source, facts), rules, plain, tidy)
     if not outcome.needs_torch:
         return outcome
     # The file uses `torch` without importing it. The rewrite adds the import, so rewrite again with the name resolved;
     # otherwise a second run would find more.
-    return replace(_rewrite(SemanticModel(path, source, facts, gets_torch=True), rules, plain), needs_torch=True)
+    again = SemanticModel(path, source, facts, gets_torch=True)
+    return replace(_rewrite(again, rules, plain, tidy), needs_torch=True)
 
 
-def _rewrite(original: SemanticModel, rules: DispatchTable, plain: bool) -> Outcome:
+def _rewrite(original: SemanticModel, rules: DispatchTable, plain: bool, tidy: bool) -> Outcome:
     module, source, facts = original, original.source, original.facts
     applied: list[Finding] = []
     passes: list[tuple[Edit, ...]] = []
@@ -193,7 +197,7 @@ def _rewrite(original: SemanticModel, rules: DispatchTable, plain: bool) -> Outc
     if respelled:
         native = {"torch"} if facts.writes_native and _names_torch(module) else set()
         needs = (needs - {"accel"}) | native | ({"accel"} if _calls_helper(module) else set())
-    drops = tuple(sorted(import_edits.removals(original, module)))
+    drops = tuple(sorted(import_edits.removals(original, module, tidy)))
     if drops:
         module = _next(module, drops, applied)
         passes.append(drops)

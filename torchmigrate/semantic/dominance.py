@@ -32,13 +32,13 @@ _OF_CPU = re.compile(r"(?<![a-z])cpu", re.I)
 _DEEP = 5  # flags of flags
 
 
-@query
 def for_types(module: SemanticModel, statement: ast.AST) -> bool:
     """Return whether a statement is read by type checkers only."""
     tests = (up.test for up in module.enclosing(statement, ast.If))
     return any((chain_of(test) or "").endswith("TYPE_CHECKING") for test in tests)
 
 
+@query
 def know_parents(module: SemanticModel) -> None:
     """Fill in the parent of each expression of the module."""
     for node in module.nodes:
