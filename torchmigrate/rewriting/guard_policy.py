@@ -10,7 +10,7 @@ import ast
 import bisect
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cache, partial
@@ -459,7 +459,7 @@ def _leading(module: SemanticModel, findings: list[Finding], regions: list[Guard
         onward = dominance.flows_to(module, [*answers, *_flags_set(module, answers)])
         spans = region.spans + [span for node in onward.difference(answers) for span in _arms_on(module, node, negated)]
         spans = [span for span in spans if not span[0] <= region.guard[0] < span[1]]
-        if any(_is_told_elsewhere(module, node) for node in onward):
+        if any(_is_told_elsewhere(module, node) for node in onward) or _sets_number(module, answers):
             return True
         found = {call for node in onward if (call := _call_with(module, node)) is not None}
         for start, end in spans:
@@ -521,6 +521,38 @@ def _is_told_elsewhere(module: SemanticModel, node: ast.AST) -> bool:
     return any(isinstance(node, ast.arg) and node.arg == keyword.arg for node in taken)
 
 
+def _sets_number(module: SemanticModel, answers: list[ast.AST]) -> bool:
+    """Return whether an answer chooses a number that a comparison asks about, or that the project's functions get.
+
+    `device_id = 0 if device == "cuda" else -1`, and then `train(args, device_id)`.
+    """
+    choice = module.parent(answers[-1]) if answers else None
+    if not isinstance(choice, ast.IfExp) or choice.test is not answers[-1]:
+        return False
+    if not all(_is_number(arm) for arm in (choice.body, choice.orelse)):
+        return False
+    told = dominance.flows_to(module, [choice])
+    calls = filter(None, (_call_with(module, node) for node in told))
+    return any(isinstance(module.parent(n), ast.Compare) for n in told) or any(_is_own(module, call) for call in calls)
+
+
+def _is_number(node: ast.expr) -> bool:
+    value = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(value, ast.Constant) and isinstance(value.value, int)
+
+
+def _is_own(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether a call is of a function of the project, here or in another file."""
+    return dominance.called(module, call.func) is not None or bool(_meanings(module, call))
+
+
+def _meanings(module: SemanticModel, call: ast.Call) -> Iterable[Definition]:
+    """Return the functions of the project that a call by name may be of."""
+    name, place = chain_of(call.func), Place(str(module.path), module.scope(call))
+    meanings = module.facts.hierarchy.meanings(place, name) if name and module.facts.files else ()
+    return [m for m in meanings if isinstance(m, Definition)]
+
+
 def _changes(module: SemanticModel, call: ast.Call, fixes: Inside) -> bool:
     """Return whether a call leads to a function of the file with one of the fixes, or to one of another for CUDA.
 
@@ -534,9 +566,7 @@ def _changes(module: SemanticModel, call: ast.Call, fixes: Inside) -> bool:
     called = [own] if own is not None else [f for f in named if isinstance(module.parent(f), ast.ClassDef)]
     if called:
         return any(fixes.find(*module.span(each)) for each in called)
-    name, place = chain_of(call.func), Place(str(module.path), module.scope(call))
-    meanings = module.facts.hierarchy.meanings(place, name) if name and module.facts.files else ()
-    return any(isinstance(m, Definition) and m.place.path != place.path and _is_for_cuda(m) for m in meanings)
+    return any(m.place.path != str(module.path) and _is_for_cuda(m) for m in _meanings(module, call))
 
 
 def _is_for_cuda(definition: Definition) -> bool:
