@@ -1695,3 +1695,21 @@ def test_what_runs_with_a_module_that_python_3_renamed_is_left(tmp_path: Path, l
     for name in ("main.py", "utils.py"):
         assert isinstance(found[name], Unchanged) is is_old
         assert any(", which looks like Python 2" in f.message for f in found[name].findings) is is_old
+
+
+def test_the_message_of_an_assertion_stays_with_what_it_asserts(tmp_path: Path) -> None:
+    """Found in metaseq: the assertion asked CUDA for its devices, and its message any accelerator."""
+    text = """import ctranslate2
+import torch
+def init():
+    assert 1 <= torch.cuda.device_count(), f"{torch.cuda.device_count()} devices"
+    return ctranslate2.Translator("small", device="cuda")
+def other():
+    assert 1 <= torch.cuda.device_count(), f"{torch.cuda.device_count()} devices"
+    return torch.ones(1).cuda()
+if __name__ == "__main__":
+    init()
+"""
+    after = texts_after(write_tree(tmp_path, {"run.py": text}))["run.py"]
+    assert 'assert 1 <= torch.cuda.device_count(), f"{torch.cuda.device_count()} devices"' in after
+    assert 'assert 1 <= accel.device_count(), f"{accel.device_count()} devices"' in after

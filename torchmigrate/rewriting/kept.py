@@ -57,6 +57,9 @@ def kept_code(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[
     for statement in module.scopes.statements:
         if isinstance(statement, ast.If) and next(iter(fixes.find(*module.span(statement))), None):
             yield from _kept_arm(module, statement, held, fixes)
+        if isinstance(statement, ast.Assert) and statement.msg:  # it tells what the assertion asks
+            at = next(iter(held.find(*module.span(statement.test))), None)
+            yield from [(module.span(statement.msg), BOUND.format(module.source.position(at[0])[0]))] if at else []
     for choice in choices(module):
         if fixes.find(*module.span(choice.body)) and (at := next(iter(held.find(*module.span(choice.test))), None)):
             yield module.span(choice.body), BOUND.format(module.source.position(at[0])[0])

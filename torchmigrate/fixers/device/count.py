@@ -61,9 +61,11 @@ def _is_test(context: RuleContext) -> bool:
 
 def _is_device(context: RuleContext) -> bool:
     """Return whether an index is only the device that data are moved to: `.to(0)` fails on the CPU and on MPS."""
-    module, node = context.module, context.node
+    module, node, up = context.module, context.node, context.parent
     know_parents(module)
-    match context.parent:
+    if isinstance(up, ast.IfExp) and node is not up.test:  # `current_device() if on_gpu else None`
+        node, up = up, module.parent(up)
+    match up:
         case ast.Dict(keys, values):
             key = keys[values.index(node)] if node in values else None
             return isinstance(key, ast.Constant) and key.value == "device"
