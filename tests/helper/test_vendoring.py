@@ -73,6 +73,18 @@ def test_the_import_stands_below_the_edit_of_sys_path_that_it_needs(name: str, t
     run(tmp_path, "run.py", folder="tools")
 
 
+def test_a_function_that_imports_is_no_place_below_an_edit_of_sys_path(tmp_path: Path) -> None:
+    """Found in metaseq: the import of the helper stood between two functions."""
+    setup = "from setuptools import setup\nsetup(name='pkg', packages=['pkg'])\n"
+    text = (
+        "import sys\nimport torch\nfrom pkg import a\ndef add():\n    sys.path.insert(0, '..')\n"
+        "def late():\n    from pkg.a import f\n    return torch.ones(1).cuda(), f\n"
+    )
+    write_tree(tmp_path, {"setup.py": setup, "pkg/__init__.py": "", "pkg/a.py": "f = 1", "pkg/utils.py": text})
+    after = write_plan(tmp_path)["pkg/utils.py"].decode()
+    assert "from pkg import a\nfrom pkg import accel\ndef add():" in after
+
+
 def findings(result: object) -> list[Finding]:
     assert isinstance(result, Unchanged)
     return list(result.findings)

@@ -468,7 +468,8 @@ def import_below_path_edit(module: SemanticModel, root: str) -> ast.stmt | None:
     may_edit = any(word in module.source.text for word in ("sys", "addsitedir"))
     is_edited = False
     for statement in module.tree.body:
-        if is_edited and any(_imports_from(index, path, node, root) for node in ast.walk(statement)):
+        runs_at_once = not isinstance(statement, FUNCTIONS)
+        if is_edited and runs_at_once and any(_imports_from(index, path, node, root) for node in ast.walk(statement)):
             return statement
         is_edited = is_edited or _imports_setter(index, path, statement)
         is_edited = is_edited or (may_edit and any(_edits_path(module, node) for node in ast.walk(statement)))
