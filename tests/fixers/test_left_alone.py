@@ -245,3 +245,21 @@ def test_a_file_that_gives_torch_cuda_its_own_functions_stays(home: str, is_left
     """Found in sd-scripts, whose `library/ipex` makes torch.cuda of torch.xpu: the helper called itself."""
     after = texts_after(write_tree(tmp_path, {"a.py": SHIM.format(home)}))
     assert (after == {}) is is_left
+
+
+@pytest.mark.parametrize(("base", "stays"), [("ts.torch_handler.base_handler", True), ("my.base_handler", False)])
+def test_a_handler_that_is_packed_alone_stays(base: str, stays: bool, tmp_path: Path) -> None:
+    """Found in ViTPose: TorchServe archives this file without the package that has the helper."""
+    text = f"""import torch
+try:
+    from {base} import BaseHandler
+except ImportError:
+    raise ImportError("Please install it.")
+class Handler(BaseHandler):
+    def initialize(self, context):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+    root = write_tree(tmp_path, {"tools/handler.py": text, "net.py": "import torch\nx = torch.zeros(1).cuda()\n"})
+    found = planned(root)["tools/handler.py"]
+    assert isinstance(found, Changed) is not stays
+    assert any("packed and run without" in f.message for f in found.findings) is stays  # type: ignore[union-attr]

@@ -17,7 +17,7 @@ from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Inside, Span
 from torchmigrate.syntax.resolver import chain_of, last_name, makes_marks
 from torchmigrate.syntax.scope import FUNCTIONS, Function
-from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, knows_cuda_alone, row_of
+from torchmigrate.torch_api.libraries import ALONE, CUDA_ONLY, ENGINES, knows_cuda_alone, row_of
 from torchmigrate.torch_api.names import NCCL
 
 BOUND = "its guard also covers what stays bound to CUDA (line {})"
@@ -28,6 +28,7 @@ _LACKING = "it refuses what is implemented for CUDA alone"
 _ONE_LIBRARY = "it imports {}, which runs on NVIDIA's devices alone"
 _ONE_BUILD = "the file compiles kernels, and asks which of CUDA's devices they are for"
 _ONE_SHIM = "line {} gives torch.cuda a function of the file's own, which the helper would call"
+_ONE_ARCHIVE = "it is a handler by {}, which is packed and run without the files beside it"
 _NEW_KERNEL = "a statement above ends the notebook's kernel, and the helper with it"
 _ONE_TEST = "it needs {}, which knows no accelerator but CUDA"
 _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
@@ -72,6 +73,7 @@ def kept_code(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[
     yield from _of_one_library(module)
     yield from _of_one_build(module)
     yield from _of_one_shim(module)
+    yield from _of_one_archive(module)
     yield from _of_another_kernel(module)
     yield from _of_one_rank(module, findings)
     yield from _of_one_sum(module, findings)
@@ -143,6 +145,14 @@ def _of_one_shim(module: SemanticModel) -> Iterator[tuple[Span, str]]:
                 line = module.source.position(module.span(statement)[0])[0]
                 yield (0, len(module.source.utf8)), _ONE_SHIM.format(line)
                 return
+
+
+def _of_one_archive(module: SemanticModel) -> Iterator[tuple[Span, str]]:
+    """Yield a whole file that is packed and run without the files beside it, and so without the helper."""
+    for statement in module.scopes.statements:
+        name = statement.module or "" if isinstance(statement, ast.ImportFrom) and not statement.level else ""
+        if row_of(name, ALONE):
+            yield (0, len(module.source.utf8)), _ONE_ARCHIVE.format(name)
 
 
 def _of_another_kernel(module: SemanticModel) -> Iterator[tuple[Span, str]]:

@@ -26,6 +26,8 @@ NAMESPACES = frozenset(_DATA["namespaces"])
 OPERATORS = frozenset(_DATA["operators"])
 # libraries of operators that have kernels for the CPU and CUDA alone
 KERNELS = frozenset(_DATA["kernels"])
+# modules for files that are packed and run without those beside them
+ALONE = frozenset(_DATA["alone"])
 # libraries that hand what a program has made, such as its options, to programs on other machines
 LAUNCHERS = frozenset(_DATA["launchers"])
 # what makes an object of a table or of keywords, whose items are its attributes
