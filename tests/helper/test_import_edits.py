@@ -352,6 +352,7 @@ STILL_USED = {
     "used elsewhere": "import torch\nimport os\n\ntorch.cuda.synchronize()\nx = torch.ones(1)\n",
     "in an annotation": "import torch\nimport os\n\ntorch.cuda.synchronize()\ndef f(x: 'torch.Tensor'):\n    pass\n",
     "in a type comment": "import torch\nimport os\n\ntorch.cuda.synchronize()\nx = []  # type: list[torch.Tensor]\n",
+    "in text that is run": "import torch\nimport os\n\ntorch.cuda.synchronize()\nf = eval('torch.' + 'ones')\n",
     "never used": "import torch\nfrom torch import cuda\n\ncuda.synchronize()\n",
     "for another file": "import torch\nimport os\n\ntorch.cuda.synchronize()\n# run.py\n",
 }

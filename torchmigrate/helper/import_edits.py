@@ -249,14 +249,16 @@ def removals(before: SemanticModel, after: SemanticModel, tidy: bool = False) ->
     if before.path.name == "__init__.py":
         return []  # what an __init__ imports may be its interface
     imports = [s for s in after.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom))]
-    is_tidied = tidy and before.path.suffix == ".py" and b"# type:" not in after.original
-    heads = [s for s in imports if is_tidied and s in after.tree.body]
+    is_tidied = tidy and before.path.suffix == ".py" and b"# type:" not in after.original and not _runs_text(after)
+    heads = [s for s in imports if is_tidied and isinstance(after.parent(s), ast.Module)]
     heads = [] if all(map(of_torch, heads)) else heads
     found = [(s, names) for s in imports if (names := _removable(after, s, _is_of_torch if s in heads else _is_ours))]
     if not found:
         return []  # walking all expressions costs more than the whole scan
     index, path = after.facts.index, str(after.path)
-    gone = _used(before.tree) - _used(after.tree)
+    gone = {_name(alias) for _, names in found for alias in names} & _used(before) - _used(after)
+    if not gone:
+        return []
     gone -= _in_strings(after.tree, gone)
     edits: list[Edit] = []
     for statement, names in found:
@@ -279,6 +281,11 @@ def _in_strings(tree: ast.AST, names: set[str]) -> set[str]:
     texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
     found = ((text, names.intersection(re.findall(r"\w+", text))) for text in texts if len(text) < 80)
     return {word for text, words in found if words and _may_be_code(text) for word in words}
+
+
+def _runs_text(module: SemanticModel) -> bool:
+    """Return whether a file runs text as code, or looks names up by text: `eval("torch.optim." + name)`."""
+    return not _used(module).isdisjoint(("eval", "exec", "globals", "locals", "vars"))
 
 
 def _may_be_code(text: str) -> bool:
@@ -340,8 +347,9 @@ def _is_of_torch(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> bo
     return alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is not None)
 
 
-def _used(tree: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+@query
+def _used(module: SemanticModel) -> set[str]:
+    return {n.id for n in module.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 def _drop(module: SemanticModel, statement: ast.Import | ast.ImportFrom, dead: list[ast.alias]) -> Iterator[Edit]:
