@@ -62,7 +62,7 @@ SLOW = (
     "cli/test_messages.py",
     "cli/test_notebooks.py",
     "cli/test_pre_commit.py",
-    "cli/test_stdin.py",
+    "cli/test_run.py",
     "cli/test_verify.py",
     "docs/test_benchmarks.py",
     "docs/test_ci_page.py",
