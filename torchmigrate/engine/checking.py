@@ -24,7 +24,7 @@ from torchmigrate.rules.model import Ruleset
 from torchmigrate.source.encoding import PYTHON_2, is_python_2
 from torchmigrate.worlds.check import Check, Held, Rewritten
 
-RETRIES = 12  # an edit may have been held back for another one that was held back after it
+RETRIES = 3  # an edit may have been held back for another one that was held back after it
 FEW = 40  # so many edits are all tried again; of more, those that were held back before others
 ROUNDS = 12  # holding one edit back may show that another cannot stand alone; after them, whole files are held back
 
