@@ -279,3 +279,14 @@ def test_what_a_file_of_the_project_hands_on_is_known_by_any_name(home: str, tmp
     compat = "from torch.cuda import synchronize as wait\n"
     tree = write_tree(tmp_path, {"pkg/__init__.py": "", "pkg/compat.py": compat, "pkg/main.py": text})
     assert "    accel.synchronize()\n" in texts_after(tree)["pkg/main.py"]
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_the_message_of_an_assertion_stays_with_what_it_asserts(rules: DispatchTable, is_held: bool) -> None:
+    """Found in metaseq: the assertion, held back, asked CUDA for its devices, and its message any accelerator."""
+    path, asked = Path("/run.py"), "torch.cuda.device_count()"
+    text = f"import torch\ndef init(cfg):\n    assert cfg.n <= {asked}, f'{{cfg.n}} of {{{asked}}}'\n"
+    known, start = facts(), text.index(asked)
+    known.held = {str(path): {(start, start + len(asked)): "a reason"}} if is_held else {}
+    done = rewrite(path, decode(text.encode()), rules, known).text.decode()
+    assert done == (text if is_held else text.replace("torch.cuda", "accel"))

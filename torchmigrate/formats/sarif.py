@@ -21,7 +21,7 @@ from torchmigrate.helper.placement import Placement, placed
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting.rewrite import plainer
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.references import spelled
+from torchmigrate.semantic.references import binds_torch
 from torchmigrate.source.edits import Edit, compose, flatten
 from torchmigrate.source.encoding import Source, decode
 
@@ -190,7 +190,7 @@ class Fixes:
             passes.append(drops)
             text = replace(text, utf8=compose(text.utf8, drops))
             after = SemanticModel(entry.path, text, self.facts, module.original)
-        torch = "torch" in fix.needs and not any(spelled(after)["torch"] in scope.names for scope in after.scopes)
+        torch = "torch" in fix.needs and not binds_torch(after)
         if "accel" in fix.needs or torch:
             place = placed(after) if "accel" in fix.needs else Placement("", "")
             edits = with_import(after, place.statement, torch, place.root)

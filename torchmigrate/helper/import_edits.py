@@ -343,7 +343,7 @@ def _is_ours(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
 
 def _is_of_torch(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
     if isinstance(statement, ast.ImportFrom):
-        return not statement.level and (statement.module or "").partition(".")[0] == "torch"
+        return names_torch(statement)
     return alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is not None)
 
 

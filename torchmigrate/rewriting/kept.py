@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Collection, Iterator
 
@@ -59,11 +60,10 @@ def kept_code(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[
         if isinstance(statement, ast.If) and next(iter(fixes.find(*module.span(statement))), None):
             yield from _kept_arm(module, statement, held, fixes)
         if isinstance(statement, ast.Assert) and statement.msg:  # it tells what the assertion asks
-            at = next(iter(held.find(*module.span(statement.test))), None)
-            yield from [(module.span(statement.msg), BOUND.format(module.source.position(at[0])[0]))] if at else []
+            yield from _bound_to(module, statement.test, statement.msg, held)
     for choice in choices(module):
-        if fixes.find(*module.span(choice.body)) and (at := next(iter(held.find(*module.span(choice.test))), None)):
-            yield module.span(choice.body), BOUND.format(module.source.position(at[0])[0])
+        if fixes.find(*module.span(choice.body)):
+            yield from _bound_to(module, choice.test, choice.body, held)
     yield from _scripted(module, findings)
     for block in _blocks_of_names(module):
         for node, name, sibling in _for_cuda(block):
@@ -82,6 +82,12 @@ def kept_code(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[
     yield from _of_one_method(module, findings)
     yield from _of_one_question(module, findings)
     yield from _of_nccl(module, findings)
+
+
+def _bound_to(module: SemanticModel, test: ast.expr, guarded: ast.expr, held: Inside) -> Iterator[tuple[Span, str]]:
+    """Yield what a test guards or tells of, if part of the test is held back."""
+    for start, _ in itertools.islice(held.find(*module.span(test)), 1):
+        yield module.span(guarded), BOUND.format(module.source.position(start)[0])
 
 
 def _of_old_torch(module: SemanticModel) -> Iterator[tuple[Span, str]]:

@@ -18,6 +18,7 @@ from torchmigrate.semantic.dominance import for_types, is_guarded, know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import (
     asks_accelerator,
+    binds_torch,
     helper_names,
     spell,
     spelled,
@@ -94,10 +95,9 @@ def respelled(module: SemanticModel, spans: Sequence[Written], rules: DispatchTa
 
 def _has_torch(module: SemanticModel, node: ast.AST) -> bool:
     """Return whether torch is imported where a node is evaluated, or nowhere in the file: then the file gets it."""
-    name = spelled(module)["torch"]
-    found = module.scope(node).find(name)
+    found = module.scope(node).find(spelled(module)["torch"])
     if found is None:
-        return not any(name in scope.names for scope in module.scopes)
+        return not binds_torch(module)
     return module.gets_torch or not all(for_types(module, binding.node) for binding in found[1])
 
 

@@ -15,7 +15,7 @@ from torchmigrate.project.context import ProjectContext
 from torchmigrate.rewriting import guard_policy
 from torchmigrate.rewriting.visitor import DispatchTable, Visitor
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.references import helper_names, spelled
+from torchmigrate.semantic.references import binds_torch, helper_names, spelled
 from torchmigrate.source.edits import Edit, Span, Touching, compose, original_offset
 from torchmigrate.source.encoding import Source
 
@@ -202,7 +202,7 @@ def _rewrite(original: SemanticModel, rules: DispatchTable, plain: bool, tidy: b
         module = _next(module, drops, applied)
         passes.append(drops)
     remaining = findings if module is seen else inspect(module, rules, facts, passes)
-    torch = "torch" in needs and not any(spelled(module)["torch"] in scope.names for scope in module.scopes)
+    torch = "torch" in needs and not binds_torch(module)
     return Outcome(module.source.utf8, tuple(applied), tuple(remaining), "accel" in needs, torch, tuple(passes))
 
 

@@ -238,6 +238,11 @@ def spelled(module: SemanticModel) -> Mapping[str, str]:
     return {HELPER: helper_bound(module) or module.facts.helper} | torch
 
 
+def binds_torch(module: SemanticModel) -> bool:
+    """Return whether the file binds torch somewhere, under the name by which it spells it."""
+    return any(spelled(module)["torch"] in scope.names for scope in module.scopes)
+
+
 @query
 def helper_bound(module: SemanticModel) -> str | None:
     """Return the name by which the file imports the helper already, or None."""

@@ -83,6 +83,11 @@ def knows_cuda_alone(library: str) -> bool:
     return known is not None and known.isdisjoint(_EVERY - {"cuda", "cpu"})
 
 
+def has_own_devices(library: str) -> bool:
+    """Return whether a library takes devices in its own way: it is known here, and not built on torch."""
+    return library not in BUILT_ON_TORCH and takes(library) is not None
+
+
 def arguments(library: str) -> Mapping[str, str]:
     """Return how the arguments of a library speak of devices, by keyword: "name", "number", "flag" or "precision"."""
     kinds: Mapping[str, str] = _DATA["arguments"].get(row_of(library, _DATA["arguments"]), {})

@@ -17,6 +17,7 @@ from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import imported_as, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, walk
 from torchmigrate.torch_api.backends import COLLECTIVES, types_of
+from torchmigrate.torch_api.libraries import has_own_devices
 from torchmigrate.worlds.compare import Fault, faults, known_of_original, moved_in, pointless, told_in_tests
 from torchmigrate.worlds.observations import DEVICE, Observations, Place, devices, is_cuda
 from torchmigrate.worlds.program import (
@@ -31,7 +32,7 @@ from torchmigrate.worlds.program import (
     remembered,
     text_of,
 )
-from torchmigrate.worlds.relevance import Relevance, has_own_devices
+from torchmigrate.worlds.relevance import Relevance
 from torchmigrate.worlds.statements import Statements
 from torchmigrate.worlds.truth import WORDS_OF_CUDA, WORLDS, Setting, User, World
 from torchmigrate.worlds.values import Device, Unknown, Value
@@ -242,12 +243,12 @@ class Check:
         text = self._original(path)
         if text is None or text[0].startswith(HELPER_MARK):
             return False  # what the helper gives is known
-        is_legacy = b"Tensor(" in text[0] and path in self.facts.under_default.files
+        if any(word in text[0] for word in (*_ABOUT, f"{self.facts.helper}.".encode())):
+            return True
+        if b"Tensor(" in text[0] and path in self.facts.under_default.files:
+            return True
         imports = self.facts.index.imports.get(path, ())
-        tells_library = any(has_own_devices((item.module or item.name).partition(".")[0]) for item in imports)
-        return (
-            is_legacy or tells_library or any(word in text[0] for word in (*_ABOUT, f"{self.facts.helper}.".encode()))
-        )
+        return any(has_own_devices((item.module or item.name).partition(".")[0]) for item in imports)
 
     def _checked(self, group: _Group, new: Program, by_path: Mapping[str, Rewritten]) -> Held:
         """Return what `_check` finds; what it cannot evaluate is held back whole."""

@@ -13,6 +13,7 @@ from functools import lru_cache
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
+from torchmigrate.torch_api.libraries import has_own_devices
 from torchmigrate.torch_api.names import HALVES, canonical
 from torchmigrate.worlds import values
 from torchmigrate.worlds.external import METHOD, MOVING, External
@@ -29,7 +30,7 @@ from torchmigrate.worlds.program import (
     parameters_of,
     remembered,
 )
-from torchmigrate.worlds.relevance import gives_self, has_own_devices
+from torchmigrate.worlds.relevance import gives_self
 from torchmigrate.worlds.state import Call, Dead, Frame, State, end_of, merged
 from torchmigrate.worlds.truth import ATTRIBUTES, Setting, World
 from torchmigrate.worlds.values import (

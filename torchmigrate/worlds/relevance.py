@@ -15,7 +15,7 @@ from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax.resolver import SKIP_MARKS, attribute_chain, blocks_of, chain_of, last_name, leading_chain
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, FOREIGN, arguments, takes
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, FOREIGN, arguments, has_own_devices
 from torchmigrate.torch_api.names import DTYPE_WORDS, MOVING_METHODS
 from torchmigrate.worlds.program import File, defaults_of, name_of_call, parameters_of, remembered
 from torchmigrate.worlds.truth import SCALERS, WORDS_OF_CUDA
@@ -39,9 +39,9 @@ _MOVES = {"to", "cuda", "cpu", "type", "detach", "clone", "float", "half", "item
 _ARRAYS = BUILT_ON_TORCH | {"numpy"}
 # arguments by which libraries that are built on torch are told a device by its name
 _TOLD = {word for library in BUILT_ON_TORCH for word, kind in arguments(library).items() if kind == "name"}
-_OF_TENSORS = {"device", "type", "index", "dtype"}  # attributes that any tensor has
 # and those of libraries with devices of their own, by names, numbers or flags
 _TOLD_TO_OTHERS = {word for library in FOREIGN for word in arguments(library)}
+_OF_TENSORS = {"device", "type", "index", "dtype"}  # attributes that any tensor has
 # methods that change a container in place
 ADDS = {"append", "add", "insert", "extend", "update", "setdefault"}
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -50,6 +50,7 @@ LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _EXITS = {"exit", "quit", "_exit"}  # `sys.exit("no GPU")` refuses as `raise` does
 _OPTIONS = {"add_argument", "add_option"}
 _ASKING = (*_OPTIONS, "environ", "getenv")
+_BY_NAME = ("vars", "__dict__")  # what makes a table of the options
 _SETTER = SETTER.decode()
 MOST_OF_A_NAME = 8  # functions of one name: both versions of four
 Statement = ast.stmt
@@ -283,21 +284,20 @@ class Relevance:
         """
         for outline in self._outlines:
             for row in (row for name in sorted(outline.makers) for row in outline.by_word.get(name, ())):
-                own = (
-                    c for c in _own_calls(row.node) if (leading_chain(c.func) or "").partition(".")[0] in outline.makers
-                )
+                calls = _own_calls(row.node)
+                own = {c for c in calls if (leading_chain(c.func) or "").partition(".")[0] in outline.makers}
                 if any(keyword.arg in _TOLD_TO_OTHERS for call in own for keyword in call.keywords):
                     self.relevant.add(row.node)
                 match row.node:
-                    case ast.Assign(targets, ast.Call(func)):
-                        if (leading_chain(func) or "").partition(".")[0] in outline.makers:
+                    case ast.Assign(targets, ast.Call() as call):
+                        if call in own:
                             self.relevant.add(row.node)
                             tokens = (token for target in targets for token in _tokens_of(target, row.place))
                             self._add(self.decisions, *tokens)
 
     def _of_options(self) -> None:
         """Add what makes a table of the options of a command line: `args = vars(parser.parse_args())`."""
-        for row in (row for word in ("vars", "__dict__") for row in self._with(word)):
+        for row in (row for word in _BY_NAME for row in self._with(word)):
             if isinstance(row.node, ast.Assign):
                 self.relevant.add(row.node)
                 self._tables.update(token for target in row.node.targets for token in _tokens_of(target, row.place))
@@ -312,7 +312,7 @@ class Relevance:
         size = -1
         while len(self._tables) > size:
             size = len(self._tables)
-            words = {"vars", "__dict__", *self._tables}
+            words = {*_BY_NAME, *self._tables}
             for row in dict.fromkeys(row for word in sorted(words) for row in self._with(word)):
                 for call in _own_calls(row.node):
                     given = [*call.args, *(keyword.value for keyword in call.keywords)]
@@ -699,10 +699,6 @@ def _names_dtype(call: ast.Call) -> bool:
     if any(keyword.arg == "device" for keyword in call.keywords):
         return False
     return not call.args or last_name(call.args[0]) in DTYPE_WORDS
-
-
-def has_own_devices(library: str) -> bool:
-    return library not in BUILT_ON_TORCH and takes(library) is not None
 
 
 def _imported(rows: Sequence[_Row], is_meant: Callable[[str], bool]) -> Iterator[str]:
