@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.references import spell, spelled, strings_in
+from torchmigrate.semantic.references import helper_function, spell, spelled, strings_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.torch_api.names import DEVICE
@@ -32,6 +32,14 @@ class Device:
     def as_type(self) -> str:
         """Return the replacement that is a `str`, as the literal was."""
         return "accel.device_type()" if self.index is None else f"str(accel.device({self.index}))"
+
+
+def makes_device(module: SemanticModel, value: ast.expr | None) -> bool:
+    """Return whether a value is a call of `torch.device`, or of a function of the helper that gives a device."""
+    if not isinstance(value, ast.Call):
+        return False
+    own = helper_function(module, value.func)
+    return module.resolve(value.func) == "torch.device" or own in ("device", "current_device", "device_type")
 
 
 def parse(module: SemanticModel, node: ast.AST) -> Device | None:

@@ -540,6 +540,9 @@ def _fallbacks(world: World, old: Observations, new: Observations) -> Iterator[F
         is_lost = before is not None and falls in before and falls not in value and is_asked
         if is_lost and (edits := new.edits(FALLBACK, place)):
             yield Fault(edits, world, place, f"what a user asks for would lose its fallback on {world.title}")
+        kept = value.only(atom for atom in value if isinstance(atom, Device) and atom.type == "cuda")
+        if world.kind != "cuda" and kept.edits and before is not None and not is_cuda(before):
+            yield Fault(kept.edits, world, place, f"a device of CUDA would lose its fallback on {world.title}")
 
 
 def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[Fault]:

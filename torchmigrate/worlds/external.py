@@ -419,7 +419,7 @@ class External(ABC):
             device = device_of(atom)
             if device is not None and device.type != "cuda":
                 found.append(one(device, edits))
-            elif isinstance(atom, Unknown) and atom.of not in ("", "number"):
+            elif isinstance(atom, Unknown) and atom.of not in ("", "number", "index"):
                 # what a user says may be the CPU; else it is an index
                 found.append(one(PLACED, edits))
             else:

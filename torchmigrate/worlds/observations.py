@@ -33,7 +33,8 @@ CAST = "cast"  # mixed precision that may be enabled, or a scaler for it: the de
 SCALER = "scaler"  # what is said of such a scaler
 HALVED = "halved"  # a type of half precision
 BRANCH = "branch"  # how a test comes out
-FALLBACK = "fallback"  # how a test comes out that only chooses the CPU, with what of its choice nobody knows
+# how a test comes out that only chooses the CPU, with what of its choice nobody knows, and the devices that it leaves
+FALLBACK = "fallback"
 LOST = "lost"  # a key that a table does not have
 DEFAULT = "default"  # the device of a tensor type that becomes the default
 LEGACY = "legacy"  # `torch.Tensor(...)`, which follows a default of CUDA alone

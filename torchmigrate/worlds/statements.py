@@ -44,8 +44,10 @@ from torchmigrate.worlds.relevance import ADDS, BINDING, LEAVING, Relevance, lea
 from torchmigrate.worlds.state import Body, Call, Dead, Died, Frame, State, merged
 from torchmigrate.worlds.truth import CASTS, Setting, World
 from torchmigrate.worlds.values import (
+    INDEX,
     NOTHING,
     UNKNOWN,
+    Const,
     Instance,
     Module,
     Named,
@@ -520,8 +522,11 @@ class Statements(Expressions):
         return state
 
     def _set(self, node: ast.AST, value: Value) -> Value:
-        """Return what a statement sets: a user may change a setting at the head of a file."""
-        return UNKNOWN if node in self.relevance.settings and self.setting.changes_settings() else value
+        """Return what a statement sets: a user may change a setting at the head of a file, a number to another one."""
+        if node not in self.relevance.settings or not self.setting.changes_settings():
+            return value
+        is_number = all(isinstance(a, Const) and type(a.value) is int for a in value)
+        return one(INDEX) if is_number else UNKNOWN
 
     def _turns_half_on(self, target: ast.expr, value: Value, state: State, frame: Frame) -> None:
         """Note a flag whose name says that it turns half precision on."""
@@ -633,7 +638,8 @@ class Statements(Expressions):
         elif True in outcomes or test_edits:
             chosen = [self.evaluate(_loaded(target), state, frame) for _, target in _bound_in(node)]
             asked = [value.only(atom for atom in value if isinstance(atom, values.Unknown)) for value in chosen]
-            self.seen.add(FALLBACK, self.place(node.test, frame), join(answers, *asked), NONE)
+            left = [devices(self._told(_loaded(target), ways, frame)) for _, target in _bound_in(node)]
+            self.seen.add(FALLBACK, self.place(node.test, frame), join(answers, *asked, *left), NONE)
         after = merged(ways)
         if after is None:
             if deaths and deaths[0] and all(deaths):
@@ -647,6 +653,11 @@ class Statements(Expressions):
             self._depend(node, test_edits, after, frame)
         self._settle(node, after, frame)
         return after
+
+    def _told(self, node: ast.expr, ways: Sequence[State | None], frame: Frame) -> Value:
+        """Return what an expression is on several ways, but for what it is only supposed to be."""
+        found = join(*(self.evaluate(node, way, frame).of(way.path) for way in ways if way is not None))
+        return found.only(atom for atom in found if not values.is_supposed(atom))
 
     def _settle(self, node: ast.If, state: State, frame: Frame) -> None:
         """Note what a test leaves of an option everywhere: `if args.cuda and not torch.cuda.is_available(): exit()`."""

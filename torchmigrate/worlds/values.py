@@ -124,7 +124,10 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The analysis cannot follow the value. `of` says what is known: "tensor", "user" (a text), "number", "placed"."""
+    """The analysis cannot follow the value.
+
+    `of` says what is known: "tensor", "user" (a text), "number", "index", "placed".
+    """
 
     of: str = ""
 
@@ -215,6 +218,7 @@ class Value:
 NOTHING = Value({})
 UNKNOWN = Value({Unknown(): NONE})
 TENSOR = Value({Unknown("tensor"): NONE})
+INDEX = Unknown("index")  # a number that a file sets, and a user may change there to another one
 PLACED = Unknown("placed")  # the helper's device for an index that is not followed: never None
 MAYBE_PARSED = frozenset({Unknown("options"), Unknown()})  # what may hold the options of a command line
 BY_NAME = Unknown("options by name")  # the same as a table: `vars(args)`

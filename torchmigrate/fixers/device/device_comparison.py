@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.device_expr import DEVICE_NAME, in_fstring
+from torchmigrate.semantic.device_expr import DEVICE_NAME, in_fstring, makes_device
 from torchmigrate.semantic.guard_regions import kernel_for_the_cpu
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in
@@ -29,6 +29,9 @@ def device_comparison(context: RuleContext) -> Iterator[Finding]:
     elif isinstance(context.ref.ctx, ast.Load) and not _is_flag(context, context.ref.value):
         test = context.ref, "$x.is_cuda", "accel.is_accelerated($x)"
     else:
+        return
+    if test and _asks_for_a_prefix(context) and _is_only_made(context, test[0]):
+        yield replace(context.left("a `torch.device` has no `startswith`"), blocks=True)
         return
     if test is None and (_asks_for_a_prefix(context) or isinstance(context.parent, ast.Compare)):
         # what a name says is a device keeps what the test guards for CUDA, too: `if kind_of(device) == "cuda"`
@@ -83,6 +86,15 @@ def _asks_for_a_prefix(context: RuleContext) -> bool:
     """Return whether the string is the argument of a `startswith`, of any object."""
     up = context.parent
     return isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute) and up.func.attr == "startswith"
+
+
+def _is_only_made(context: RuleContext, test: ast.AST) -> bool:
+    """Return whether `x.startswith(...)` asks a variable that holds nothing but what `torch.device(...)` made."""
+    match test:
+        case ast.Call(ast.Attribute(ast.Name(name), _)) if found := context.scope.find(name):
+            held = [None if isinstance(b.node, ast.arg) else b.value for b in found[1]]
+            return all(makes_device(context.module, value) for value in held)
+    return False
 
 
 def _falls_back(module: SemanticModel, test: ast.AST) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.hazard.mps import where_cuda_is_named
-from torchmigrate.semantic.device_expr import moves_data, wrapped
+from torchmigrate.semantic.device_expr import makes_device, moves_data, wrapped
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
@@ -106,14 +106,7 @@ def _is_device(context: RuleContext, node: ast.expr) -> bool:
     values = [binding.value for binding in found[1]]
     values += [arm for value in values if isinstance(value, ast.IfExp) for arm in (value.body, value.orelse)]
     is_given = all(isinstance(binding.node, ast.arg) for binding in found[1])
-    return (is_given and node.id == "cuda") or any(_makes_device(context.module, value) for value in values)
-
-
-def _makes_device(module: SemanticModel, value: ast.expr | None) -> bool:
-    if not isinstance(value, ast.Call):
-        return False
-    own = helper_function(module, value.func)
-    return module.resolve(value.func) == "torch.device" or own in ("device", "current_device", "device_type")
+    return (is_given and node.id == "cuda") or any(makes_device(context.module, value) for value in values)
 
 
 def _is_given(module: SemanticModel, node: ast.expr) -> bool:

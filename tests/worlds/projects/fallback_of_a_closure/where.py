@@ -1,0 +1,3 @@
+class Base:
+    def where(self):
+        return self.device
