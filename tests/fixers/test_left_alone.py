@@ -263,3 +263,18 @@ class Handler(BaseHandler):
     found = planned(root)["tools/handler.py"]
     assert isinstance(found, Changed) is not stays
     assert any("packed and run without" in f.message for f in found.findings) is stays  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("utils", "stays"), [("triton_python_backend_utils", True), ("my_backend_utils", False)])
+def test_a_model_for_triton_brings_no_helper(utils: str, stays: bool, tmp_path: Path) -> None:
+    """Found in wenet: each of ten folders of models would have had a copy of the helper."""
+    text = f"""import torch
+import {utils} as pb_utils
+class TritonPythonModel:
+    def initialize(self, args):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+    files = {"repo/scoring/1/model.py": text, "net.py": "import torch\nx = torch.zeros(1).cuda()\n"}
+    after = texts_after(write_tree(tmp_path, files))
+    assert ("repo/scoring/1/model.py" in after) is not stays
+    assert "net.py" in after

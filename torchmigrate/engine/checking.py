@@ -24,6 +24,7 @@ from torchmigrate.rules.model import Ruleset
 from torchmigrate.source.encoding import PYTHON_2, is_python_2
 from torchmigrate.worlds.check import Check, Held, Rewritten
 
+ATTEMPTS = 16  # as the held edits of all files at once may need others to go, halves of the files are tried
 RETRIES = 3  # an edit may have been held back for another one that was held back after it
 FEW = 40  # so many edits are all tried again; of more, those that were held back before others
 ROUNDS = 12  # holding one edit back may show that another cannot stand alone; after them, whole files are held back
@@ -112,17 +113,34 @@ class _Run:
         return {path: {(0, len(self._texts[path])): words} for path, words in there if path in self.rewrites}
 
     def _retry(self, paths: AbstractSet[str]) -> set[str]:
-        """Try the edits again that are held back in some files.
+        """Try the edits again that are held back in some files, or in as many of them as others allow.
 
         Returns the files with edits that are still held back, and that were checked together with ones that are not.
         """
+        waiting: set[str] = set()
+        groups = [sorted(paths)]
+        for _ in range(ATTEMPTS):
+            group = groups.pop()
+            beside = self._regain({*group})
+            if beside is not None:
+                waiting |= beside
+            elif len(group) > 1:
+                half = len(group) // 2
+                groups += [group[half:], group[:half]]
+            if not groups:
+                break
+        return waiting
+
+    def _regain(self, paths: set[str]) -> set[str] | None:
+        """Do so in all of these files, or return None where an edit would be lost for it that was made before."""
         first, results, settled = self.facts, dict(self.results), dict(self.rewrites)
         self.facts = _released(self.facts, paths)
         self._rewrite(paths)
         check = Check(self.facts, settled)
-        self._settle(check, set(paths))
+        self._settle(check, paths)
         if not all(_has_all(self.rewrites.get(path), settled[path]) for path in paths & settled.keys()):
             self.facts, self.results, self.rewrites = first, results, settled
+            return None
         changed = {path for path in paths if self.rewrites.get(path) != settled.get(path)}
         return check.beside(self.facts.held.keys(), changed)
 

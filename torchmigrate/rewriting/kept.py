@@ -29,7 +29,7 @@ _LACKING = "it refuses what is implemented for CUDA alone"
 _ONE_LIBRARY = "it imports {}, which runs on NVIDIA's devices alone"
 _ONE_BUILD = "the file compiles kernels, and asks which of CUDA's devices they are for"
 _ONE_SHIM = "line {} gives torch.cuda a function of the file's own, which the helper would call"
-_ONE_ARCHIVE = "it is a handler by {}, which is packed and run without the files beside it"
+_ONE_ARCHIVE = "it is written for {}, whose code is packed and run without the rest of a project"
 _NEW_KERNEL = "a statement above ends the notebook's kernel, and the helper with it"
 _ONE_TEST = "it needs {}, which knows no accelerator but CUDA"
 _ONE_RANK = "line {} says the same of `{}`, and stays bound to CUDA"
@@ -116,11 +116,11 @@ def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
                 yield whole, _ONE_LIBRARY.format(library)
         if isinstance(statement, (ast.Import, ast.ImportFrom)) and isinstance(branch, (ast.If, ast.Module)):
             known = CUDA_ONLY if isinstance(branch, ast.If) else ENGINES
-            names = [a.name for a in statement.names] if isinstance(statement, ast.Import) else [statement.module or ""]
+            names = _modules_of(statement)
             library = next((name for name in names if row_of(name, known)), None)
             if library is None and isinstance(branch, ast.Module) and not {*names}.isdisjoint(_HOLDING_ENGINES):
                 library = next(_engines_called(module), None)
-            if library is not None and not getattr(statement, "level", 0):
+            if library is not None:
                 block, _ = module.blocks.place(statement)
                 yield (module.span(block[0])[0], module.span(block[-1])[1]), _ONE_LIBRARY.format(library)
     for node in module.nodes if b"importorskip" in module.source.utf8 else ():
@@ -156,9 +156,16 @@ def _of_one_shim(module: SemanticModel) -> Iterator[tuple[Span, str]]:
 def _of_one_archive(module: SemanticModel) -> Iterator[tuple[Span, str]]:
     """Yield a whole file that is packed and run without the files beside it, and so without the helper."""
     for statement in module.scopes.statements:
-        name = statement.module or "" if isinstance(statement, ast.ImportFrom) and not statement.level else ""
-        if row_of(name, ALONE):
+        names = _modules_of(statement) if isinstance(statement, (ast.Import, ast.ImportFrom)) else []
+        if name := next((name for name in names if row_of(name, ALONE)), None):
             yield (0, len(module.source.utf8)), _ONE_ARCHIVE.format(name)
+
+
+def _modules_of(statement: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return the modules that a statement imports, or imports from; those of the project's own package excepted."""
+    if isinstance(statement, ast.Import):
+        return [alias.name for alias in statement.names]
+    return [statement.module] if statement.module and not statement.level else []
 
 
 def _of_another_kernel(module: SemanticModel) -> Iterator[tuple[Span, str]]:
