@@ -463,6 +463,24 @@ def test_a_helper_beside_a_script_in_a_folder_is_a_third_partys_to_isort(tmp_pat
     assert texts_after(tmp_path)["tools/run.py"].startswith(f"{HEAD}import accel\nimport numpy\nimport torch\n\nx")
 
 
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("pyproject.toml", '[tool.ruff.lint]\nselect = ["I"]\nisort.known-first-party = ["utils"]\n'),
+        ("ruff.toml", '[lint]\nselect = ["I"]\nisort.known-first-party = ["utils"]\n'),
+        ("pyproject.toml", '[tool.isort]\nknown_first_party = ["utils"]\n'),
+        ("setup.cfg", "[isort]\nknown_first_party = other, utils\n"),
+    ],
+)
+def test_imports_are_sorted_with_what_isort_is_told(config: str, told: str, tmp_path: Path) -> None:
+    """Found in doctr: its own `ruff check` failed for imports that stood below `from utils import f`."""
+    text = f"{HEAD}import torch\n\nfrom net import g\nfrom utils import f\n\nx = torch.zeros(2).cuda()\n"
+    files = {"tools/run.py": text, "tools/utils.py": "f = 1\n", "net/__init__.py": "g = 1\n"}
+    write_tree(tmp_path, {**files, config: told})
+    done = texts_after(tmp_path)["tools/run.py"]
+    assert done.startswith(f"{HEAD}import torch\n\nimport accel\nfrom net import g\nfrom utils import f\n\nx"), done
+
+
 def test_a_helper_beside_a_script_is_the_projects_own_to_isort_where_the_root_has_one_too(tmp_path: Path) -> None:
     text = f"{HEAD}import numpy\nimport torch\n\nx = torch.zeros(2).cuda()\n"
     write_tree(tmp_path, {"tools/run.py": text, "src/run.py": text})

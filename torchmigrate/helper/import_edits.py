@@ -20,6 +20,7 @@ from torchmigrate.base import file_io
 from torchmigrate.project import helper_parts
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import ImportIndex
+from torchmigrate.project.packaging import known_first_party
 from torchmigrate.semantic.dominance import for_types, know_parents
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import helper_bound, spelled
@@ -192,6 +193,8 @@ def _section(module: SemanticModel, top: str, folder: str) -> int:
         return _STDLIB
     roots = isort_roots(module.facts)
     if folder in roots or (folder and module.facts.helper_at_root):
+        return _FIRST_PARTY
+    if top in known_first_party(roots[0]):
         return _FIRST_PARTY
     heads = tuple(os.path.join(base, top, "") for base in roots)
     own = any(module.facts.index.under(base, (top,)) for base in roots)

@@ -206,6 +206,8 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
         folder = os.path.dirname(place.path)
         if place.statement != f"import {helper}":
             return place
+        if any(i.level for i in own) and all(os.path.dirname(u.importer) != u.root for u in absolute):
+            return _relative(index, directory, own, helper)  # no script beside the package says that it runs there
         if index.is_package(folder) and any(u.relative for u in uses):  # scripts name it from inside its package
             return replace(place, statement=_either(helper, directory, folder))
         if inner := _inner_use(index, absolute, folder):
@@ -267,7 +269,7 @@ def _is_no_script(index: ImportIndex, path: str, helper: str) -> bool:
 
 
 def _defines(index: ImportIndex, path: str) -> bool:
-    """Return whether a file only defines what others import by a name that is computed at run time."""
+    """Return whether all that a file does is to define functions and classes."""
     try:
         body = tree_of(path, index.read(path)).body
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -434,11 +436,12 @@ def _has_siblings(index: ImportIndex, own: list[Import], directory: str) -> bool
 
 
 def runs_itself(index: ImportIndex, path: str) -> bool:
-    """Return whether a file is a script: it asks for `__main__`, or reads a command line."""
+    """Return whether a file is a script: it asks for `__main__`, or reads a command line and does more than define."""
     try:
         raw = index.read(path)
         has_sign = any(sign in raw for sign in (b"__main__", b"argparse", b"argv"))
-        return has_sign and any(map(_is_of_script, walk(tree_of(path, raw))))
+        found = list(filter(_is_of_script, walk(tree_of(path, raw)))) if has_sign else []
+        return any(isinstance(node, ast.Constant) for node in found) or (bool(found) and not _defines(index, path))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return False
 

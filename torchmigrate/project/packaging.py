@@ -283,6 +283,19 @@ def parsed_cfg(text: str) -> configparser.ConfigParser:
 
 
 @cache
+def known_first_party(folder: str) -> frozenset[str]:
+    """Return the modules that isort, or ruff's rules for imports, are told to be of the project itself."""
+    tool = _table(_toml(folder), "tool")
+    told = [_table(tool, "isort").get("known_first_party")]
+    told += [_table(tool, "ruff", *at, "isort").get("known-first-party") for at in ((), ("lint",))]
+    for name in ("ruff.toml", ".ruff.toml"):
+        told += [_table(_toml(folder, name), *at, "isort").get("known-first-party") for at in ((), ("lint",))]
+    for name, section in ((".isort.cfg", "settings"), ("setup.cfg", "isort"), ("tox.ini", "isort")):
+        told.append(_cfg(folder, name).get(section, "known_first_party", fallback="").replace(",", " ").split())
+    return frozenset(str(module) for modules in told if isinstance(modules, list) for module in modules)
+
+
+@cache
 def line_length(folder: str) -> int | None:
     """Return the line length that black, ruff or flake8 is told for a folder; of black's and ruff's the shorter."""
     tool = _table(_toml(folder), "tool")
