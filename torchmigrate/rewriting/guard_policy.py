@@ -31,7 +31,7 @@ from torchmigrate.rewriting.kept import (
     span_of,
 )
 from torchmigrate.semantic import dominance, library_use
-from torchmigrate.semantic.device_expr import moves_data
+from torchmigrate.semantic.device_expr import DEVICE_NAME, moves_data
 from torchmigrate.semantic.guard_regions import PORTABLE, GuardRegion, cover_branch, flags_set
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.library_use import asks_cuda, double_made, double_uses
@@ -369,7 +369,10 @@ def _guarding(regions: list[GuardRegion], findings: list[Finding]) -> Iterator[t
 
 
 def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:
-    """Return the tests of a device that changes which guard a use of it: `if d.type == "cuda": model.to(d)`."""
+    """Return the tests of a device that changes which guard a use of it: `if d.type == "cuda": model.to(d)`.
+
+    So do tests for CUDA which guard a use of a device that a function is given: `if is_available(): x.to(device)`.
+    """
     changed = [expression_of(module, f) for f in findings if f.fix and not f.guards] if regions else []
     flow = dominance.flows_to(module, filter(None, changed))
     read = [n for n in flow if isinstance(n, (ast.Name, ast.Attribute))]
@@ -378,10 +381,22 @@ def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRe
     found: set[Span] = set()
     for region in regions:
         tests = [s for s in region.covered if s[0] <= region.guard[0] < s[1]]
-        guarded = (span for span in region.covered if span not in tests)
-        if any(asked.find(*test) for test in tests) and any(uses.find(*span) for span in guarded):
+        guarded = [span for span in region.covered if span not in tests]
+        moving = [uses] if any(asked.find(*test) for test in tests) else []
+        moving += [_given_devices(module)] if _asks_for_cuda(module, region) else []
+        if any(each.find(*span) for each in moving for span in guarded):
             found.add(region.guard)
     return found
+
+
+@query
+def _given_devices(module: SemanticModel) -> Inside:
+    """Return where data are moved to a device that a function is given: `x.to(device)`."""
+    named = (n for n in module.nodes if isinstance(n, ast.Name) and DEVICE_NAME.search(n.id))
+    moving = (node for node in named if moves_data(module, node))
+    bound = ((node, module.scope(node).find(node.id)) for node in moving)
+    is_given = ((node, found and all(isinstance(b.node, ast.arg) for b in found[1])) for node, found in bound)
+    return Inside(module.span(node) for node, given in is_given if given)
 
 
 def _reading(module: SemanticModel, made: list[Span], regions: list[GuardRegion]) -> set[Span]:

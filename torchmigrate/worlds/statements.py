@@ -466,10 +466,12 @@ class Statements(Expressions):
             ways = [state, self._loop(node.body, state.doubted(node), frame, lambda s: None, broken), *broken]
         elif isinstance(node, ast.If):
             holds = self._is_known(node.test, state, frame)
+            given = None if holds else _given_by(node.test)  # the test may tell that a value is not None
+            inner = _without_none(state.copy() if holds is True else state.doubted(node), given)
             body = (
                 self._main(node, state, frame)
                 if _asks_for_main(node)
-                else self.block(node.body, state.copy() if holds is True else state.doubted(node), frame)
+                else inner and self.block(node.body, inner, frame)
             )
             ways = [body, self.block(node.orelse, state.copy() if holds is False else state.doubted(node), frame)]
             deaths = [d for body in (node.body, node.orelse) if (d := _death(body, frame)) is not None]
@@ -1165,6 +1167,24 @@ def _refusal_of(node: ast.AST) -> str:
         if isinstance(statement, (ast.Raise, ast.Expr)) and leaves(statement):
             return ast.unparse(statement)
     return ""
+
+
+def _given_by(test: ast.expr) -> str | None:
+    """Return the chain that is not None where a test holds: of `x is not None`, or `x`."""
+    match test:
+        case ast.Compare(left, [ast.IsNot()], [ast.Constant(None)]):
+            return attribute_chain(left)
+    return attribute_chain(test)
+
+
+def _without_none(state: State, chain: str | None) -> State | None:
+    """Return a state in which a chain is not None, or None where it is nothing else."""
+    value = state.env.get(chain or "", NOTHING)
+    none = Const(None, type(None))
+    if none not in value:
+        return state
+    known = value.only(atom for atom in value if atom != none)
+    return State({**state.env, chain or "": known}, state.path, state.is_plain, state.doubts) if known else None
 
 
 @remembered
