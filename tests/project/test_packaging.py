@@ -94,6 +94,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         ("environment.yml", CONDA.replace("3.8", "3.5.2=0"), (3, 5)),
         ("environment.yml", CONDA.replace("3.8", "3"), None),
         ("environment.yml", CONDA.replace("python=3.8", "ipython=3.5"), None),
+        ("environment.yml", CONDA.replace("python=3.8", "msgpack-python=0.6.1"), None),
         ("envs/gpu.yaml", CONDA.replace("python=3.8", "conda-forge::python >=3.6,<3.9"), (3, 6)),
     ],
 )

@@ -661,7 +661,7 @@ def torch_floor(root: Path) -> tuple[str, str] | None:
 
 
 _PYTHON = re.compile(r"Programming Language :: Python :: (\d+)\.(\d+)$|\s*>=?\s*(\d+)\.(\d+)")
-_CONDA_PYTHON = re.compile(r"\s*- *['\"]?(?:[\w-]+::)?python *[=~>]=? *(\d+)\.(\d+)", re.M)
+_CONDA_PYTHON = re.compile(r"^\s*- *['\"]?(?:[\w-]+::)?python *[=~>]=? *(\d+)\.(\d+)", re.M)
 
 
 def oldest_python(root: Path) -> tuple[tuple[int, int], str] | None:

@@ -39,7 +39,8 @@ def float64(context: RuleContext) -> Iterator[Finding]:
     if context.qualified in ("torch.tensor", "torch.as_tensor"):
         is_put = context.call is not None and any(keyword.arg == "device" for keyword in context.call.keywords)
         made = context.module.span(context.call)[0] if context.call is not None and is_put else None
-        if made in doubles_moved(context.module).get(context.module.function(context.node), ()):
+        is_told = context.call is not None and _says_double(context.call)  # reported where it stands
+        if not is_told and made in doubles_moved(context.module).get(context.module.function(context.node), ()):
             yield context.note()
     elif isinstance(context.ref, ast.Attribute) and context.ref.attr in _MOVES:
         if context.call is None or not names_device(context.call):
