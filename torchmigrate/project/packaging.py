@@ -691,6 +691,17 @@ def oldest_python(root: Path) -> tuple[tuple[int, int], str] | None:
     return min(made, default=None)
 
 
+ANY_MINOR = 99  # of "Python 2"
+_SPOKEN_PYTHON = re.compile(r"\bpython *(?:version|v|[=>]=?)? *([23])(?:\.(\d+))?(?!\w)", re.I)
+
+
+def newest_python_of_pages(root: Path) -> tuple[tuple[int, int], str] | None:
+    """Return the newest Python that the README of a project speaks of, and its name; None if it names no version."""
+    names = sorted(n for n in os.listdir(root) if fnmatchcase(n.lower(), "readme*")) if root.is_dir() else []
+    told = ((m, name) for name in names for m in _SPOKEN_PYTHON.finditer(page(str(root), name)))
+    return max((((int(m[1]), int(m[2] or ANY_MINOR)), name) for m, name in told), default=None)
+
+
 def _of_lists(root: Path) -> Iterator[_Stated]:
     yield from _of_pipfile(root)
     seen: set[Path] = set()
