@@ -144,6 +144,7 @@ def faults(
         yield from _mapped(world, old, new, original)
         yield from _unfollowed(world, old, new)
         yield from _two_ways(world, old, new, original)
+        yield from _led_to_the_cpu(world, old, new, original)
         yield from _under_default(world, old, new, original)
         yield from _asked(world, old, new, original, dying)
         yield from _lifted(world, old, new, original)
@@ -644,6 +645,42 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
             yield Fault(edits, world, pin, f"this device stays the CPU on {world.title}")
 
 
+def _led_to_the_cpu(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
+    """Yield devices whose code died here, and would live on to a call after which another device stays the CPU."""
+
+    def now(place: Place) -> Value:
+        return new.get(DEVICE, original.now(place)) or NOTHING
+
+    there = [(place, value) for place, value in original.cuda.of(DEVICE) if place not in original.cuda.made]
+    kept = [place for place, value in there if "cuda" in _types(value) and _types(now(place)) == {"cpu"}]
+    reached = {place: _calls_to(original.now(place), new) for place in kept}
+    for place, value in old.of(DEVICE) if kept else ():
+        if _types(value) == {"cuda"} and world.kind in _types(now(place)) and place not in original.cuda.made:
+            led = (pin for pin in kept if pin[0] == place[0] or original.together(place[0], pin[0]))
+            pin = next((pin for pin in led if _leads_to(place, reached[pin], new)), None)
+            if pin is not None and (edits := new.edits(DEVICE, original.now(place))):
+                yield Fault(edits, world, pin, f"this device stays the CPU on {world.title}")
+
+
+def _leads_to(place: Place, calls: Mapping[str, int], seen: Observations) -> bool:
+    """Return whether the last of these calls in the function of a place, by function, stands after the place."""
+    home = seen.home(place)
+    return home is not None and calls.get(home, -1) > place[1]
+
+
+def _calls_to(place: Place, seen: Observations) -> dict[str, int]:
+    """Return the last call in each function that leads to the function of a place, by function."""
+    found: dict[str, int] = {}
+    todo = [key for key in [seen.home(place)] if key is not None]
+    while todo:
+        for caller in seen.entries[todo.pop()].callers:
+            if caller is not None:
+                key, at = caller
+                todo += [key] if key not in found and key in seen.entries else []
+                found[key] = max(at[1], found.get(key, -1))
+    return found
+
+
 def _under_default(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
     """Yield all devices of a program that ran without a CUDA tensor type as its default, and with what ignores another.
 
@@ -684,12 +721,11 @@ def _lifted(world: World, old: Observations, new: Observations, original: Origin
 def _lifted_alone(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
     """Yield refusals that would be gone while the device that their function chooses behind them stays CUDA's."""
     gone = [place for place, _ in old.of(REFUSAL) if new.get(REFUSAL, place) is None]
-    spans = [entry.span for entry in new.entries.values()] if gone else []
     for refusal in gone:
-        around = [(refusal, end) for start, end in spans if _is_between(refusal, start, end)]
-        inner = min(around, key=lambda span: span[1], default=None)
-        if inner is None:
+        home = new.home(refusal)
+        if home is None:
             continue
+        inner = refusal, new.entries[home].span[1]
         here = [place for place, _ in original.cuda.of(DEVICE) if _is_between(place, *inner)]
         chosen = [place for place in here if "cuda" in _types(original.cuda.found[DEVICE, place])]
         now = {place: _types(new.get(DEVICE, place) or NOTHING) for place in chosen}

@@ -175,6 +175,13 @@ class Observations:
         ):
             each.clear()
 
+    def home(self, place: Place) -> str | None:
+        """Return the key of the innermost function around a place, of those that were entered; None for none."""
+        path, offset = place
+        spans = ((start, end, key) for key, entry in self.entries.items() for start, end in [entry.span])
+        around = [(end, key) for start, end, key in spans if start[0] == path and start[1] <= offset <= end]
+        return min(around, default=(0, None))[1]
+
     def test_of(self, place: Place) -> Place | None:
         """Return where the test begins in which a place stands, or None."""
         path, offset = place
