@@ -651,8 +651,25 @@ def _comes_from_elsewhere(context: RuleContext, value: ast.Name | ast.Attribute)
         return False  # a class may be about one backend
     is_given = home is not None and isinstance(home.node, FUNCTIONS) and [b.value for b in bindings] == [None]
     is_option = isinstance(value, ast.Attribute) and bool(_BACKEND.search(value.attr))
+    is_option = is_option and not _defaults_here(module, last_name(value))
     may_be = any(word in module.source.utf8 or module.facts.index.holding(word) for word in BACKENDS)
     return (is_given or is_option) and may_be
+
+
+def _defaults_here(module: SemanticModel, option: str) -> bool:
+    """Return whether a file gives an option of the command line its default: `--dist-backend`, with "gloo"."""
+    made = (node for node in module.nodes if isinstance(node, ast.Call) and last_name(node.func) == "add_argument")
+    named = (
+        call
+        for call in made
+        if any(isinstance(arg, ast.Constant) and _is_named(arg.value, option) for arg in call.args)
+    )
+    defaults = (keyword.value for call in named for keyword in call.keywords if keyword.arg == "default")
+    return any(isinstance(default, ast.Constant) and default.value is not None for default in defaults)
+
+
+def _is_named(flag: object, option: str) -> bool:
+    return isinstance(flag, str) and flag.lstrip("-").replace("-", "_") == option
 
 
 # A file that speaks of these may start its processes in another way, or none on a Mac.
