@@ -11,7 +11,7 @@ from conftest import write_tree
 
 from torchmigrate import runtime
 from torchmigrate.project.context import HELPER_PYTHON
-from torchmigrate.project.packaging import newest_python_of_pages, oldest_python, torch_floor
+from torchmigrate.project.packaging import newest_of_pages, oldest_python, torch_floor
 
 CONDA = "name: x\nchannels:\n  - pytorch\ndependencies:\n  - python=3.8\n  - {}\n  - pip\n  - pip:\n    - numpy\n"
 POETRY = '[tool.poetry]\nname = "x"\n[tool.poetry.dependencies]\npython = "^3.8"\n'
@@ -108,19 +108,24 @@ def test_the_oldest_python_that_a_package_runs_on(
 
 
 @pytest.mark.parametrize(
-    ("text", "newest"),
+    ("what", "text", "newest"),
     [
-        ("## Dependencies\npython 2.7\n", (2, 7)),  # found in AttnGAN
-        ("Python 2.7 or Python 3.6 with PyTorch 1.0", (3, 6)),
-        ("It relies on Python 3.5 and PyTorch 0.4.1", (3, 5)),
-        ("runs with Python 2", (2, 99)),
-        ("pip install python-dateutil==2.8, and `python 01_train.py`", None),
-        ("PyTorch 0.4.1", None),
+        ("Python", "## Dependencies\npython 2.7\n", (2, 7)),  # found in AttnGAN
+        ("Python", "Python 2.7 or Python 3.6 with PyTorch 1.0", (3, 6)),
+        ("Python", "It relies on Python 3.5 and PyTorch 0.4.1", (3, 5)),
+        ("Python", "runs with Python 2", (2, 99)),
+        ("Python", "pip install python-dateutil==2.8, and `python 01_train.py`", None),
+        ("Python", "PyTorch 0.4.1", None),
+        ("PyTorch", "Python 3.6 and PyTorch 0.3.1", (0, 3)),  # found in rethinking-network-pruning
+        ("PyTorch", "PyTorch (>=1.0) or torch 2.1", (2, 1)),
+        ("PyTorch", "needs PyTorch and torchvision 0.4", None),
     ],
 )
-def test_the_newest_python_that_readme_speaks_of(text: str, newest: tuple[int, int] | None, tmp_path: Path) -> None:
+def test_the_newest_version_that_readme_speaks_of(
+    what: str, text: str, newest: tuple[int, int] | None, tmp_path: Path
+) -> None:
     write_tree(tmp_path, {"README.md": text, "train.py": "import torch\n"})
-    assert newest_python_of_pages(tmp_path) == (None if newest is None else (newest, "README.md"))
+    assert newest_of_pages(tmp_path, what) == (None if newest is None else (newest, "README.md"))
 
 
 def test_the_helper_is_syntax_of_the_python_that_it_asks_for() -> None:

@@ -19,7 +19,7 @@ from torchmigrate.project.called_operators import CompiledOperators, DoubleMaker
 from torchmigrate.project.class_hierarchy import ClassHierarchy
 from torchmigrate.project.helper_file import NAMES, PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import OTHERS, Components, Import, ImportIndex
-from torchmigrate.project.packaging import ANY_MINOR, newest_python_of_pages, oldest_python, torch_floor
+from torchmigrate.project.packaging import ANY_MINOR, newest_of_pages, oldest_python, torch_floor
 from torchmigrate.project.process_facts import UnderDefault
 from torchmigrate.source import notebook
 from torchmigrate.source.encoding import HELPER_MARK, helper_hidden, occurs_in_code
@@ -307,11 +307,10 @@ def build_context(
         (major, minor), file = oldest
         needs = f"Python {HELPER_PYTHON[0]}.{HELPER_PYTHON[1]}"
         notes.append(f"accel.py needs {needs}, and {file} names {major}.{minor}, too")
-    elif own is None and (newest := newest_python_of_pages(root)) and newest[0] < HELPER_PYTHON:
-        (major, minor), file = newest
-        named = f"{major}.{minor}" if minor < ANY_MINOR else f"{major}"
-        needs = f"Python {HELPER_PYTHON[0]}.{HELPER_PYTHON[1]}"
-        notes.append(f"accel.py needs {needs}, and {file} speaks of Python {named} alone")
+    elif own is None:
+        notes += _older(root, "Python", HELPER_PYTHON, "Python {}")
+    if own is None and floor is None:
+        notes += _older(root, "PyTorch", HELPER_FLOOR, "torch>={}")
     helper = helper_file.helper_name(inside, texts, overlay)
     has_helper = any(path.endswith(f"/{helper}.py") for path in inside)
     classes, bare = own_cuda(texts)
@@ -328,6 +327,16 @@ def build_context(
         texts=overlay,
     )
     return known, notes
+
+
+def _older(root: Path, what: str, needed: tuple[int, int], words: str) -> Iterator[str]:
+    """Yield a note where README speaks of nothing newer than what the helper needs."""
+    newest = newest_of_pages(root, what)
+    if newest is not None and newest[0] < needed:
+        (major, minor), file = newest
+        named = f"{major}.{minor}" if minor < ANY_MINOR else f"{major}"
+        needs = words.format(".".join(map(str, needed)))
+        yield f"accel.py is written for {needs}, and {file} speaks of {what} {named} alone"
 
 
 def refuse_old_torch(floor: str | None, notes: Sequence[str]) -> None:

@@ -692,13 +692,16 @@ def oldest_python(root: Path) -> tuple[tuple[int, int], str] | None:
 
 
 ANY_MINOR = 99  # of "Python 2"
-_SPOKEN_PYTHON = re.compile(r"\bpython *(?:version|v|[=>]=?)? *([23])(?:\.(\d+))?(?!\w)", re.I)
+_SPOKEN = {
+    "Python": re.compile(r"\bpython *(?:version|v|[=>]=?)? *([23])(?:\.(\d+))?(?!\w)", re.I),
+    "PyTorch": re.compile(r"\b(?:py)?torch *\(? *(?:version|v|[=>]=?)? *(\d)\.(\d+)(?!\w)", re.I),
+}
 
 
-def newest_python_of_pages(root: Path) -> tuple[tuple[int, int], str] | None:
-    """Return the newest Python that the README of a project speaks of, and its name; None if it names no version."""
+def newest_of_pages(root: Path, what: str) -> tuple[tuple[int, int], str] | None:
+    """Return the newest "Python", or "PyTorch", that README speaks of, and its name; None if it names no version."""
     names = sorted(n for n in os.listdir(root) if fnmatchcase(n.lower(), "readme*")) if root.is_dir() else []
-    told = ((m, name) for name in names for m in _SPOKEN_PYTHON.finditer(page(str(root), name)))
+    told = ((m, name) for name in names for m in _SPOKEN[what].finditer(page(str(root), name)))
     return max((((int(m[1]), int(m[2] or ANY_MINOR)), name) for m, name in told), default=None)
 
 
