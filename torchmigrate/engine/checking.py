@@ -82,14 +82,15 @@ class _Run:
     def hold_back(self) -> None:
         """Hold back every edit that does harm; what was held back for another edit is tried again beside the rest."""
         self._unfit = {**mocks.covered(self.facts.index), **self._of_python_2()} if self.rewrites else {}
-        waiting = self._settle(Check(self.facts), None)
+        whole = Check(self.facts)
+        waiting = self._settle(whole, None)
         if sum(map(len, self.facts.held.values())) <= FEW:
             waiting = {*self.facts.held}
         for _ in range(RETRIES):
             retried = (self.facts.held.keys() & waiting) - self._unfit.keys()
             if not retried:
                 break
-            waiting = self._retry(retried)
+            waiting = self._retry(retried, whole)
         if self._mode == "check":
             self.results |= dict(self._processed(sorted(self._outdated), self._mode))
 
@@ -112,7 +113,7 @@ class _Run:
         there = ((path, reason.format(os.path.relpath(why, index.root))) for path, why in old.items())
         return {path: {(0, len(self._texts[path])): words} for path, words in there if path in self.rewrites}
 
-    def _retry(self, paths: AbstractSet[str]) -> set[str]:
+    def _retry(self, paths: AbstractSet[str], whole: Check) -> set[str]:
         """Try the edits again that are held back in some files, or in as many of them as others allow.
 
         Returns the files with edits that are still held back, and that were checked together with ones that are not.
@@ -121,7 +122,7 @@ class _Run:
         groups = [sorted(paths)]
         for _ in range(ATTEMPTS):
             group = groups.pop()
-            beside = self._regain({*group})
+            beside = self._regain({*group}, whole)
             if beside is not None:
                 waiting |= beside
             elif len(group) > 1:
@@ -131,8 +132,11 @@ class _Run:
                 break
         return waiting
 
-    def _regain(self, paths: set[str]) -> set[str] | None:
-        """Do so in all of these files, or return None where an edit would be lost for it that was made before."""
+    def _regain(self, paths: set[str], whole: Check) -> set[str] | None:
+        """Do so in all of these files, or return None where an edit would be lost for it that was made before.
+
+        `whole` is the check of all files, whose groups are larger.
+        """
         first, results, settled = self.facts, dict(self.results), dict(self.rewrites)
         self.facts = _released(self.facts, paths)
         self._rewrite(paths)
@@ -142,7 +146,8 @@ class _Run:
             self.facts, self.results, self.rewrites = first, results, settled
             return None
         changed = {path for path in paths if self.rewrites.get(path) != settled.get(path)}
-        return check.beside(self.facts.held.keys(), changed)
+        held = self.facts.held.keys()
+        return check.beside(held, changed) | whole.beside(held, changed)
 
     def _settle(self, check: Check, changed: set[str] | None) -> set[str]:
         """Hold edits back until those that are left do no harm. `changed` are the files to check, None for all.
