@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
@@ -358,14 +358,19 @@ def _tested(context: RuleContext, test: ast.Call, dtype: str) -> Finding:
     subject, classes = test.args
     if classes is context.ref and chain_of(subject) and getattr(test.func, "id", "") == "isinstance":
         where = context.module.text(subject)
-        return context.replace(
-            test, _grouped(context, test, f"accel.is_accelerated({where}) and {where}.dtype == {dtype}")
-        )
+        return _guarding(context, test, where, dtype)
     cpu = any(
         context.module.resolve(e) == str(context.qualified).replace(".cuda.", ".") for e in getattr(classes, "elts", ())
     )
     why = f"{context.rule.message}; on the CPU the helper's type is the CPU's"
     return context.replace(context.ref, f"accel.tensor_type({dtype})", *(() if cpu else (Safety.UNSAFE, why)))
+
+
+def _guarding(context: RuleContext, test: ast.expr, tensor: str, dtype: str) -> Finding:
+    """Replace a test for a type on CUDA; it stays with what it guards for CUDA alone."""
+    text = _grouped(context, test, f"accel.is_accelerated({tensor}) and {tensor}.dtype == {dtype}")
+    start, end = context.module.span(test)
+    return replace(context.replace(test, text), start=start, end=end, guards="choice")
 
 
 def _grouped(context: RuleContext, node: ast.AST, text: str) -> str:
@@ -385,9 +390,7 @@ def _string(context: RuleContext, up: ast.AST | None, dtype: str) -> Iterator[Fi
             right is context.ref and chain_of(subject)
         ):
             where = context.module.text(subject)
-            yield context.replace(
-                up, _grouped(context, up, f"accel.is_accelerated({where}) and {where}.dtype == {dtype}")
-            )
+            yield _guarding(context, up, where, dtype)
         case ast.Compare():
             yield context.note(_COMPARED)
         case ast.Tuple() | ast.List() | ast.Set() if isinstance(context.module.parent(up), ast.Compare):
