@@ -608,6 +608,24 @@ def test_what_a_program_loads_by_a_computed_name_from_a_folder_below_it(
         run(tmp_path, "server.py")
 
 
+@pytest.mark.parametrize(("hub", "is_shared"), [("hubconf.py", True), ("conf.py", False)])
+def test_what_torch_hub_loads_of_the_project_finds_the_copy_beside_a_script(
+    hub: str, is_shared: bool, tmp_path: Path
+) -> None:
+    """Found in Metric3D: its exporter loads the model by torch.hub, and the model asked for what its copy lacks."""
+    files = {
+        hub: "from net.enc import make\n",
+        "net/enc.py": "import torch\ndef make():\n    return torch.cuda.empty_cache\n",
+        "train.py": "from net.enc import make\nmake()\n",
+        "onnx/export.py": "import torch\ntorch.cuda.synchronize()\nmodel = torch.hub.load('me/net', 'make')\n",
+    }
+    write_tree(tmp_path, files)
+    write_plan(tmp_path)
+    own = (tmp_path / "onnx/accel.py").read_text()
+    assert "def synchronize" in own and ("def empty_cache" in own) == is_shared
+    assert checked(tmp_path) == {} and write_plan(tmp_path) == {}
+
+
 def test_a_run_over_one_folder_leaves_the_users_of_other_copies_aside(tmp_path: Path) -> None:
     """A folder with an `__init__.py` belongs to the folder above it, with all that lies there."""
     alone = "import torch\ntorch.cuda.synchronize()\n"

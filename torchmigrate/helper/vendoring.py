@@ -331,6 +331,7 @@ class Vendored:
         computes = not files.isdisjoint(self._computing)  # without, it only imports what it names
         loads = {copy for copy in self._named for path in edits if computes and self._may_add(path, copy)}
         named = {system.joined(folder, name) for path in files & self._computing for name in self._heads(path)}
+        named |= set() if files.isdisjoint(self._loading_hubs) else set(map(os.path.dirname, self._hubs))
         return _Program(folder, files & everyone, is_wide, is_first, named, loads)
 
     def _heads(self, path: str) -> Iterator[str]:
@@ -365,6 +366,17 @@ class Vendored:
         """The files that may import modules whose names they compute."""
         index = self.facts.index
         return {path for path in index.files if any(index.holds(path, word) for word in COMPUTED_NAMES)}
+
+    @functools.cached_property
+    def _hubs(self) -> list[str]:
+        """The files by which torch.hub loads models of the project."""
+        return [path for path in self.facts.index.files if os.path.basename(path) == "hubconf.py"]
+
+    @functools.cached_property
+    def _loading_hubs(self) -> set[str]:
+        """The files that may have torch.hub load models of the project, whose modules find this program's helper."""
+        index = self.facts.index
+        return {path for path in index.files if self._hubs and b"hub.load" in index.read_or_nothing(path)}
 
     def _is_start(self, path: str) -> bool:
         """Return whether a file is run as a script, or may be: it is never imported and outside packages."""
@@ -419,7 +431,8 @@ class Vendored:
 class _Program:
     """A script's folder, the files that it leads to and that import the helper, and how it may find others.
 
-    By names that it computes it may find the files in the folders `named`, and all users of the copies in `loads`.
+    By names that it computes, or by torch.hub, it may find the files in the folders `named`, and all users of the
+    copies in `loads`.
     """
 
     folder: str
