@@ -307,6 +307,16 @@ def test_a_notebook_that_a_page_opens_on_colab_stands_alone(
     assert (here / "nb/accel.py").exists() != is_alone
 
 
+def test_a_notebook_from_colab_that_imports_its_neighbours_finds_the_helper_beside_them(here: Path, cli: Cli) -> None:
+    """Found in siamese-triplet: `trainer.py`, which the notebook imports, imports the helper, too."""
+    own = notebook(IMPORT, "from net import f", MOVE, colab={"name": "a"})
+    write_tree(here, {"a.ipynb": own, "net.py": "import torch\ndef f(x):\n    return x.cuda()\n"})
+    assert cli("apply").last.startswith("Rewrote 2 of ")
+    text = (here / "a.ipynb").read_text()
+    assert "class accel:" not in text and "import accel" in text
+    assert (here / "accel.py").exists()
+
+
 @pytest.mark.parametrize("name", ALONE)
 def test_a_notebook_that_stands_alone_holds_the_functions_where_they_are_used_first(
     name: str, here: Path, cli: Cli

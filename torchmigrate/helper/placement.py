@@ -836,11 +836,12 @@ def stands_alone(facts: ProjectContext, path: Path, raw: bytes, book: Notebook) 
     """Return whether a notebook is to hold the helper itself, as it is opened where no file lies beside it."""
     if facts.own or facts.settings.runtime == "package":
         return False
-    if facts.settings.runtime == "inline" or _HOSTED.search(raw):
+    if facts.settings.runtime == "inline":
         return True
     fetched = {words for line in book.magics() if (words := _fetched(line))}
-    is_alone = not _imports_project(facts.index, str(path))
-    return "git clone" in fetched or (is_alone and (bool(fetched) or _is_linked_to_colab(facts.index.root, path)))
+    if "git clone" in fetched or _imports_project(facts.index, str(path)):
+        return "git clone" in fetched  # what lies beside it came along
+    return bool(fetched) or bool(_HOSTED.search(raw)) or _is_linked_to_colab(facts.index.root, path)
 
 
 def _is_linked_to_colab(root: str, path: Path) -> bool:

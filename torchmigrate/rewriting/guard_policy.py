@@ -98,7 +98,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
                 spared[region.guard] = offers()[region.guard], reason
                 continue
             told.add(reason)
-            region.reason, region.body_stays = reason, region.skips
+            region.reason, region.body_stays = reason, region.skips or bool(region.refusal)
     portable = {r.home for r in regions if r.reason == PORTABLE}
     for region in regions:
         if region.refusal and not region.reason and region.home in portable:
