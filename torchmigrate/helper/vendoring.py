@@ -331,7 +331,7 @@ class Vendored:
         computes = not files.isdisjoint(self._computing)  # without, it only imports what it names
         loads = {copy for copy in self._named for path in edits if computes and self._may_add(path, copy)}
         named = {system.joined(folder, name) for path in files & self._computing for name in self._heads(path)}
-        named |= set() if files.isdisjoint(self._loading_hubs) else set(map(os.path.dirname, self._hubs))
+        named |= set() if files.isdisjoint(self._loading_hubs) else self._loaded_by_hubs
         return _Program(folder, files & everyone, is_wide, is_first, named, loads)
 
     def _heads(self, path: str) -> Iterator[str]:
@@ -371,6 +371,16 @@ class Vendored:
     def _hubs(self) -> list[str]:
         """The files by which torch.hub loads models of the project."""
         return [path for path in self.facts.index.files if os.path.basename(path) == "hubconf.py"]
+
+    @functools.cached_property
+    def _loaded_by_hubs(self) -> set[str]:
+        """The packages of the project that torch.hub loads: folders beside a file for it, of what that leads to."""
+        found: set[str] = set()
+        for hub in self._hubs:
+            folder = os.path.dirname(hub)
+            inside = (p for p in reached([hub], self.facts.index.may_import) if system.is_inside(p, folder))
+            found |= {system.joined(folder, system.dotted(path, folder)[0]) for path in inside}
+        return found
 
     @functools.cached_property
     def _loading_hubs(self) -> set[str]:
@@ -431,8 +441,7 @@ class Vendored:
 class _Program:
     """A script's folder, the files that it leads to and that import the helper, and how it may find others.
 
-    By names that it computes, or by torch.hub, it may find the files in the folders `named`, and all users of the
-    copies in `loads`.
+    By names that it computes it may find the files in the folders `named`, and all users of the copies in `loads`.
     """
 
     folder: str
