@@ -42,6 +42,30 @@ def index(root: Path) -> ImportIndex:
 
 # files; for each file that needs the helper: where it is put, how it is imported; what must run (folder, arguments)
 PLACES = {
+    "a package without an __init__.py that is deployed alone: nothing lies beside it": (  # found in doctr
+        {
+            "api/app/main.py": "from app.vision import f",
+            "api/app/vision.py": "import torch\nfrom .schemas import A\ndef f(): pass",
+            "api/app/schemas.py": "A = 1",
+            "api/tests/test_vision.py": "from app.vision import f\ndef test_f(): f()",
+        },
+        {"api/app/vision.py": ("api/app/accel.py", "from . import accel")},
+        [],
+    ),
+    "a package without an __init__.py, with files beside it": (
+        {
+            "src/net/entry.py": "from net.model import f",
+            "src/net/model.py": "import torch\nfrom .layers import A\ndef f(): pass",
+            "src/net/layers.py": "A = 1",
+            "src/param.py": "width = 1",
+            "src/tasks/train.py": "import torch\nfrom net.entry import f\nfrom param import width\nprint('cuda')",
+        },
+        {
+            "src/net/model.py": ("src/accel.py", "import accel"),
+            "src/tasks/train.py": ("src/accel.py", "import accel"),
+        },
+        [],
+    ),
     "scripts whose neighbour puts the folder of their modules on sys.path": (
         {
             "tools/_init_paths.py": (

@@ -206,8 +206,8 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
         folder = os.path.dirname(place.path)
         if place.statement != f"import {helper}":
             return place
-        if any(i.level for i in own) and all(os.path.dirname(u.importer) != u.root for u in absolute):
-            return _relative(index, directory, own, helper)  # no script beside the package says that it runs there
+        if any(i.level for i in own) and not index.folders_of_files.intersection(u.root for u in absolute):
+            return _relative(index, directory, own, helper)  # no file beside the package says that it is found there
         if index.is_package(folder) and any(u.relative for u in uses):  # scripts name it from inside its package
             return replace(place, statement=_either(helper, directory, folder))
         if inner := _inner_use(index, absolute, folder):

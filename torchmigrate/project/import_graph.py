@@ -238,6 +238,11 @@ class ImportIndex:
         plain = ((folder, use) for folder, use in uses if not use.relative and len(use.dotted) == 1)
         return frozenset(folder for folder, use in plain if os.path.dirname(use.importer) == folder)
 
+    @cached_property
+    def folders_of_files(self) -> frozenset[str]:
+        """Return the folders in which files lie."""
+        return frozenset(map(os.path.dirname, self.files))
+
     def _targets(self, path: str, item: Import) -> Iterator[tuple[str, Use]]:
         """Yield the files of the project that an import statement may import, with how it names them."""
         parts = tuple(p for p in item.module.split(".") if p)
