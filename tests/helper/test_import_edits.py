@@ -338,6 +338,10 @@ LEFT_WITHOUT_A_USE = {
         "import torch.nn as nn\nimport nets\n\nnet = nn.DataParallel(nets.Net().cuda())\n",
         "import nets\nimport accel\n\nnet = accel.data_parallel(nets.Net().to(accel.device()))\n",
     ),
+    "torch, above an import that may fail": (  # found by a random program: the helper went to `import torch_npu`
+        "import os\nimport torch\ntry:\n    import torch_npu\nexcept ImportError:\n    torch.cuda.synchronize()\n",
+        "import os\nimport accel\ntry:\n    import torch_npu\nexcept ImportError:\n    accel.synchronize()\n",
+    ),
 }
 
 

@@ -610,7 +610,7 @@ def _beside_torch(module: SemanticModel, statement: str) -> tuple[Edit, ...] | N
     """
     imports = [s for s in module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)) and of_torch(s)]
     lazy = [s for s in imports if not isinstance(module.parent(s), ast.Module) and not for_types(module, s)]
-    if any(isinstance(module.parent(s), ast.Module) for s in imports):
+    if any(isinstance(module.parent(s), ast.Module) for s in imports) or _imported_at_head(module.original):
         return None
     if not lazy and not (imports and _imported_lazily(module.original)):
         return None
@@ -642,6 +642,11 @@ def _beside_torch(module: SemanticModel, statement: str) -> tuple[Edit, ...] | N
             return None
         edits.append(edit)
     return tuple(sorted(edits))
+
+
+def _imported_at_head(original: bytes) -> bool:
+    """Return whether a file imported torch whenever it was loaded, before its import of torch was dropped."""
+    return any(isinstance(s, (ast.Import, ast.ImportFrom)) and of_torch(s) for s in ast.parse(original).body)
 
 
 def _imported_lazily(original: bytes) -> bool:
