@@ -36,7 +36,7 @@ from torchmigrate.semantic.guard_regions import PORTABLE, GuardRegion, cover_bra
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.library_use import asks_cuda, double_made, double_uses
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import reads_of, spelled, words_in
+from torchmigrate.semantic.references import calls_by_name, reads_of, spelled, words_in
 from torchmigrate.semantic.values import answers_moved, double_defaults, doubles_moved
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import chain_of, is_same, last_name
@@ -44,6 +44,7 @@ from torchmigrate.syntax.scope import FUNCTIONS, Function
 from torchmigrate.torch_api.names import DEVICE, STARTS_GROUP
 
 _DOUBLE = "float64 is put on its device (line {}), which MPS refuses"
+_CALLED = "what it calls puts float64 on its device (line {}), which MPS refuses"
 _ANSWER = "what an environment gives goes to its device uncast (line {}): MPS refuses float64, which it may be"
 _RAISES = "{}: the device comes to this, which raises on MPS"
 _DOUBLES = "float64 is the default dtype (line {}), which MPS refuses"
@@ -155,10 +156,22 @@ def _double(module: SemanticModel, region: GuardRegion, mended: Around[str]) -> 
     if not (defaults or any(ways.values())) or not _asks_for_cuda(module, region):
         return ""
     found = {words: _first(region, moved, mended) for words, moved in ways.items()}
+    found[_CALLED] = region.first_reached(_calls_of_doubles(module), beside=False)
     reached = {region.home: [*defaults.get(region.home, ()), *defaults.get(None, ())]}
     found[_DOUBLES] = region.first_reached(reached, beside=True)
     told = (words.format(module.source.position(at)[0]) for words, at in found.items() if at is not None)
     return next(told, "")
+
+
+@query
+def _calls_of_doubles(module: SemanticModel) -> dict[Function | None, list[int]]:
+    """Return where each function calls a function, or a method of its object, that has float64 on a device."""
+    found: dict[Function | None, list[int]] = {}
+    for name in {function.name for function in doubles_moved(module) if function is not None}:
+        for call, _ in calls_by_name(module).get(name, ()):
+            if chain_of(call.func) in (name, f"self.{name}"):
+                found.setdefault(module.function(call), []).append(module.span(call)[0])
+    return found
 
 
 def _first(region: GuardRegion, moved: Mapping[Function | None, Sequence[int]], mended: Around[str]) -> int | None:

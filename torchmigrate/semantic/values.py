@@ -10,7 +10,7 @@ from torchmigrate.project.import_graph import FROM_NUMPY
 from torchmigrate.semantic.device_expr import is_cpu
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import calls_by_name
-from torchmigrate.syntax.resolver import argument_of
+from torchmigrate.syntax.resolver import argument_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, own_nodes
 from torchmigrate.torch_api.libraries import ENVIRONMENTS
 from torchmigrate.torch_api.names import DOUBLES, NUMPY_OF_NUMBERS
@@ -489,14 +489,37 @@ def _is_double(module: SemanticModel, node: ast.expr, statement: ast.stmt) -> bo
         case ast.Call(ast.Attribute(_, "double"), [], []):
             return True
         case ast.Call(func, _, keywords) if any(k.arg == "dtype" for k in keywords):
-            kinds = (module.resolve(k.value, scope) for k in keywords if k.arg == "dtype")
-            return (module.resolve(func, scope) or "").startswith("torch.") and all(kind in DOUBLES for kind in kinds)
+            kinds = (k.value for k in keywords if k.arg == "dtype")
+            is_torchs = (module.resolve(func, scope) or "").startswith("torch.")
+            return is_torchs and all(_is_double_kind(module, kind, statement) for kind in kinds)
         case ast.Call(func, [data]) if module.resolve(func, scope) in _TAKES_ARRAYS:
             return _is_double_array(module, data, statement)
         case ast.Call(ast.Name(name)):
             functions = [*_functions(module, name)]
             return bool(functions) and all(map(_gives_doubles, functions))
     return False
+
+
+def _is_double_kind(module: SemanticModel, kind: ast.expr, statement: ast.stmt) -> bool:
+    """Return whether a dtype is float64, or one of those that a loop or `parametrize` gives one after the other."""
+    listed: list[ast.expr] = [kind]
+    name = kind.id if isinstance(kind, ast.Name) else None
+    for up in (statement, *module.ancestors(statement)) if name else ():
+        if isinstance(up, ast.For) and isinstance(up.target, ast.Name) and up.target.id == name:
+            listed += getattr(up.iter, "elts", [])
+        elif isinstance(up, FUNCTIONS):
+            listed += _parametrized(up, name or "")
+            break
+    return any(module.resolve(each, module.scope(statement)) in DOUBLES for each in listed)
+
+
+def _parametrized(function: Function, name: str) -> Iterator[ast.expr]:
+    """Yield the values that pytest gives a parameter of a test: `@pytest.mark.parametrize("dtype", [...])`."""
+    for decorator in function.decorator_list:
+        match decorator:
+            case ast.Call(func, [ast.Constant(str(given)), (ast.List(elts) | ast.Tuple(elts)), *_]):
+                if last_name(func) == "parametrize" and given == name:
+                    yield from elts
 
 
 def _functions(module: SemanticModel, name: str) -> Iterator[Function]:
