@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import write_tree
+from conftest import texts_after, write_tree
 from windows_paths import Windows
 
 from torchmigrate.config.settings import Settings
@@ -1421,6 +1421,7 @@ def test_an_installed_package_whose_modules_name_it_finds_its_helper(packages: s
     assert all("from pkg import accel\n" in changed[name] for name in ("pkg/hooks/log.py", "tools/run.py"))
 
 
+NEEDING = "import torch\ndef f():\n    torch.cuda.empty_cache()\n"
 CONFTEST = "import pytest\nimport torch\n@pytest.fixture\ndef freed():\n    torch.cuda.empty_cache()\n"
 
 
@@ -1433,11 +1434,36 @@ def test_tests_take_the_helper_of_the_package_that_they_import_at_their_heads(
 ) -> None:
     """Found in litgpt, where tests/ and tests/generate/ had copies of their own."""
     tests = {f"tests/test_{name}.py": f"{head}\n" for name in "abc"}
-    package = {"pkg/__init__.py": "", "pkg/net.py": "f = 1\n"}
+    package = {"pkg/__init__.py": "", "pkg/net.py": NEEDING}
     write_tree(tmp_path, {**INSTALLABLE, **package, **tests, "tests/conftest.py": CONFTEST})
     plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
     changed = {r.path.name: r.after.decode() for r in plan.results if isinstance(r, Changed)}
     assert f"\n{helper}\n" in changed["conftest.py"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "helper"),
+    [
+        ({}, "tests/accel.py"),
+        ({"tests/__init__.py": ""}, "tests/accel.py"),
+        ({"tests/ops/test_ops.py": "from pkg.net import f\nimport torch\ntorch.cuda.empty_cache()\n"}, "pkg/accel.py"),
+        ({"pkg/more.py": NEEDING}, "pkg/accel.py"),
+        ({"pytest.ini": "[pytest]\naddopts = --import-mode=importlib\n"}, "pkg/accel.py"),
+    ],
+)
+def test_a_package_is_not_installed_with_a_helper_that_tests_of_one_folder_alone_need(
+    extra: dict[str, str], helper: str, tmp_path: Path
+) -> None:
+    """Found in doctr and torchdiffeq, whose wheels would have had one; tests of several folders share the package's."""
+    tests = {f"tests/test_{name}.py": "from pkg.net import f\n" for name in "abc"}
+    package = {"pkg/__init__.py": "", "pkg/net.py": "f = 1\n"}
+    write_tree(tmp_path, {**INSTALLABLE, **package, **tests, "tests/conftest.py": CONFTEST, **extra})
+    done = texts_after(tmp_path)
+    assert [path for path in done if path.endswith("accel.py")] == [helper]
+    statement = "from pkg" if helper == "pkg/accel.py" else "from ." if "tests/__init__.py" in extra else ""
+    assert f"\n{statement} import accel\n".replace("\n ", "\n") in done["tests/conftest.py"]
+    write_tree(tmp_path, done)
+    assert texts_after(tmp_path) == {}
 
 
 def test_a_test_that_imports_the_package_late_can_be_collected_without_it(tmp_path: Path) -> None:
@@ -1460,7 +1486,7 @@ dependencies = ["torch"]
 [tool.setuptools.packages.find]
 include = ["pkg.app*"]
 """
-    package = {"pkg/__init__.py": "", "pkg/app/__init__.py": "", "pkg/app/net.py": "f = 1\n"}
+    package = {"pkg/__init__.py": "", "pkg/app/__init__.py": "", "pkg/app/net.py": NEEDING}
     tests = {f"tests/test_{name}.py": "from pkg.app.net import f\n" for name in "abc"}
     tests["tests/test_own.py"] = "import torch\nfrom pkg.app.net import f\ntorch.cuda.empty_cache()\n"
     write_tree(tmp_path, {"pyproject.toml": settings, **package, **tests, "tests/conftest.py": CONFTEST})
@@ -1485,7 +1511,7 @@ def test_a_test_of_a_package_that_skips_itself_without_its_parts_takes_the_packa
     tmp_path: Path, path: str, handler: str, helper: str
 ) -> None:
     """Found in apex, where each folder of tests had a copy of its own."""
-    package = {"pkg/__init__.py": "", "pkg/ops.py": "from pkg._compiled import f\n"}
+    package = {"pkg/__init__.py": "", "pkg/ops.py": "from pkg._compiled import f\n", "pkg/net.py": NEEDING}
     write_tree(tmp_path, {**INSTALLABLE, **package, path: SKIPPING.format(handler) + CODE})
     plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
     changed = {r.path.name: r.after.decode() for r in plan.results if isinstance(r, Changed)}

@@ -733,8 +733,30 @@ def placement(facts: ProjectContext, path: Path) -> Placement:
         return _of_notebook(facts.index, str(path), facts.helper)
     place = vendored_place(facts.index, str(path), facts.helper)
     if facts.is_test(str(path)) and not _is_in_installed(facts.index, place) and (tested := _tested(facts, str(path))):
-        return _absolute(facts.index, *tested, facts.helper)
+        place = _absolute(facts.index, *tested, facts.helper)
+    if place.path in facts.test_copies:
+        own = beside(str(path), facts.helper)
+        is_module = facts.index.is_package(os.path.dirname(path))
+        return replace(own, statement=f"from . import {facts.helper}") if is_module else own
     return place
+
+
+def test_copies(facts: ProjectContext, users: Iterable[Path]) -> frozenset[str]:
+    """Return the copies that a package would be installed with for the tests of one folder alone.
+
+    Tests of several folders share the package's. Where pytest is told to put no folder on sys.path, tests find no copy
+    beside them.
+    """
+    found: dict[str, list[str]] = {}
+    for user in users:
+        place = placement(facts, user)
+        if place.path not in facts.index.files and _is_in_installed(facts.index, place):
+            found.setdefault(place.path, []).append(str(user))
+    told = (page(str(facts.root), name) for name in ("pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini"))
+    if not found or any("import-mode=importlib" in text for text in told):
+        return frozenset()
+    alone = {copy for copy, them in found.items() if all(map(facts.is_test, them))}
+    return frozenset(copy for copy in alone if len({*map(os.path.dirname, found[copy])}) == 1)
 
 
 def _of_notebook(index: ImportIndex, path: str, helper: str) -> Placement:

@@ -38,6 +38,7 @@ from torchmigrate.helper.placement import (
     runs_itself,
     search_path,
     stands_alone,
+    test_copies,
 )
 from torchmigrate.project import helper_parts, packaging
 from torchmigrate.project.context import ProjectContext, code
@@ -88,10 +89,12 @@ class Vendored:
         return result
 
     def foresee(self, users: Iterable[Path]) -> None:
-        """Note whether a copy for one of these files lies where isort takes its import for the project's own."""
+        """Note where copies for these files lie: for tests alone, or where isort takes them for the project's own."""
         facts = self.facts
         if facts.own is not None:
             return
+        users = list(users)
+        facts.test_copies = test_copies(facts, users)
         roots = isort_roots(facts)
         there = any(system.joined(root, f"{facts.helper}.py") in facts.index.files for root in roots)
         nearest = sorted(users, key=lambda path: len(path.parts))

@@ -51,6 +51,7 @@ class ProjectContext:
     accepted: Mapping[str, frozenset[tuple[str, int]]] | None = None
     helpers: frozenset[str] = frozenset()  # paths of the helper's copies that files of this run import
     askers: frozenset[str] = frozenset()  # files that this run makes ask the helper
+    test_copies: frozenset[str] = frozenset()  # of a package that has no other need of the helper: tests have their own
     helper_at_root: bool = False  # a copy lies where isort looks for the project's own modules, or will do so
     # spans of the original text whose fixes the worlds check holds back, by path, with the reasons (engine.planner)
     held: Mapping[str, Mapping[tuple[int, int], str]] = field(default_factory=dict)
