@@ -52,6 +52,23 @@ PLACES = {
         {"api/app/vision.py": ("api/app/accel.py", "from . import accel")},
         [],
     ),
+    "a module that asks whether it is a script, to import its neighbour": (  # found in outlier-exposure
+        {
+            "net/__init__.py": "",
+            "net/layer.py": (
+                "import torch\nif __name__ == '__main__':\n    from mult import f\nelse:\n    from .mult import f\n"
+            ),
+            "net/mult.py": "f = 1",
+            "train.py": "from net.layer import f",
+        },
+        {
+            "net/layer.py": (
+                "net/accel.py",
+                "try:\n    from . import accel\nexcept ImportError:  # run as a script\n    import accel",
+            )
+        },
+        [(".", "train.py"), ("net", "layer.py")],
+    ),
     "a package without an __init__.py, with files beside it": (
         {
             "src/net/entry.py": "from net.model import f",

@@ -54,6 +54,12 @@ PATH_EDITS = {
         "accel.py",
         "add('..')\nfrom pkg.a import f\nimport accel\n",
     ),
+    "an edit in a test for a script, with the imports that need it": (  # found in outlier-exposure: nothing started
+        "import sys, torch\nfrom ops import h\nif __package__ is None:\n    sys.path.append('..')\n"
+        "    from pkg.a import f\ndef g():\n    torch.cuda.synchronize()\n    torch.ones(1)\n",
+        "accel.py",
+        "    sys.path.append('..')\n    from pkg.a import f\nimport accel\n",
+    ),
     "an edit for something else": (
         "import sys, torch\nfrom ops import h\nsys.path.insert(0, '..')\ndef g():\n"
         "    torch.cuda.synchronize()\n    torch.ones(1)\n",

@@ -479,11 +479,13 @@ def import_below_path_edit(module: SemanticModel, root: str) -> ast.stmt | None:
     may_edit = any(word in module.source.text for word in ("sys", "addsitedir"))
     is_edited = False
     for statement in module.tree.body:
-        runs_at_once = not isinstance(statement, FUNCTIONS)
-        if is_edited and runs_at_once and any(_imports_from(index, path, node, root) for node in ast.walk(statement)):
-            return statement
-        is_edited = is_edited or _imports_setter(index, path, statement)
-        is_edited = is_edited or (may_edit and any(_edits_path(module, node) for node in ast.walk(statement)))
+        edits = (n for n in ast.walk(statement) if may_edit and _edits_path(module, n))
+        edited = min((module.span(node)[0] for node in edits), default=None)
+        if (is_edited or edited is not None) and not isinstance(statement, FUNCTIONS):
+            named = (node for node in ast.walk(statement) if _imports_from(index, path, node, root))
+            if any(is_edited or module.span(node)[0] > (edited or 0) for node in named):
+                return statement  # `if __package__ is None:` may add the folder and import from it, too
+        is_edited = is_edited or edited is not None or _imports_setter(index, path, statement)
     return None
 
 

@@ -103,7 +103,10 @@ def _is_module_and_neighbour(index: ImportIndex, path: str) -> bool:
 
 
 def _names_both_ways(index: ImportIndex, path: str) -> set[str]:
-    """Return the modules that a file imports by `try: from .a import f` and, where that fails, by `from a import f`."""
+    """Return the modules that a file imports by `try: from .a import f` and, where that fails, by `from a import f`.
+
+    A file may also ask for `__name__ == "__main__"`: then it is a script.
+    """
     own = index.imports.get(path, ())
     dotted = {(item.module or item.name).rpartition(".")[2] for item in own if item.level}
     if not any(item.module.rpartition(".")[2] in dotted for item in own if not item.level):
@@ -116,6 +119,10 @@ def _names_both_ways(index: ImportIndex, path: str) -> set[str]:
     for block in (node for node in walk(tree) if isinstance(node, ast.Try)):
         handled = [each for handler in block.handlers if _catches_import_error(handler) for each in handler.body]
         found |= _imported_in(block.body, dots=True) & _imported_in(handled, dots=False)
+    for block in (node for node in tree.body if isinstance(node, ast.If)):
+        if any(isinstance(node, ast.Constant) and node.value == "__main__" for node in ast.walk(block.test)):
+            ways = (block.body, block.orelse), (block.orelse, block.body)
+            found |= {name for own, other in ways for name in _imported_in(own, True) & _imported_in(other, False)}
     return found
 
 
