@@ -52,6 +52,46 @@ PLACES = {
         {"api/app/vision.py": ("api/app/accel.py", "from . import accel")},
         [],
     ),
+    "scripts that a page runs by their names, and scripts beside them": (  # found in pyro
+        {
+            "CONTRIBUTING.md": "Run `python -m profiler.hmm --help`.",
+            "profiler/__init__.py": "",
+            "profiler/hmm.py": "import argparse, torch\nprint(argparse)",
+            "tools/__init__.py": "",
+            "tools/hmm.py": "import argparse, torch\nprint(argparse)",
+        },
+        {
+            "profiler/hmm.py": (
+                "profiler/accel.py",
+                "try:\n    from . import accel\nexcept ImportError:  # run as a script\n    import accel",
+            ),
+            "tools/hmm.py": ("tools/accel.py", "import accel"),
+        },
+        [("profiler", "hmm.py"), ("tools", "hmm.py")],
+    ),
+    "a script that a test imports by name, with the installed package that it shows": (  # found in piq
+        {
+            "setup.py": "from setuptools import setup\nsetup(name='pkg', packages=['pkg'])",
+            "pkg/__init__.py": "import torch\ndef f(): pass",
+            "examples/__init__.py": "",
+            "examples/show.py": "import torch\nimport pkg\nif __name__ == '__main__':\n    pkg.f()",
+            "tests/test_show.py": "from examples.show import torch",
+            "README.md": "pip install pkg",
+        },
+        {"examples/show.py": ("accel.py", "import accel")},
+        [],
+    ),
+    "decisions of a package that is imported by dots below its top": (  # found in DECA, which another project holds
+        {
+            "train.py": "from net.deca import f",
+            "net/__init__.py": "",
+            "net/deca.py": "from .utils.renderer import f",
+            "net/utils/renderer.py": "import torch\nfrom . import util\ndef f(): pass",
+            "net/utils/util.py": "a = 1",
+        },
+        {"net/utils/renderer.py": ("net/accel.py", "from .. import accel")},
+        [(".", "train.py")],
+    ),
     "a module that asks whether it is a script, to import its neighbour": (  # found in outlier-exposure
         {
             "net/__init__.py": "",

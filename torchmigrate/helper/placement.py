@@ -73,7 +73,8 @@ def vendored_place(index: ImportIndex, path: str, helper: str) -> Placement:
     if place.statement != f"import {helper}":
         return place
     folder = os.path.dirname(place.path)
-    if directory == folder and _is_module_and_neighbour(index, path):
+    is_both = _is_module_and_neighbour(index, path) or _is_run_by_name(index.root, directory)
+    if directory == folder and is_both:
         return replace(place, statement=_either(helper, directory, folder))
     package = _linked_into(index.root, directory)
     if package is None and not (directory == folder and _is_packed(index, directory)):
@@ -119,9 +120,9 @@ def _names_both_ways(index: ImportIndex, path: str) -> set[str]:
     for block in (node for node in walk(tree) if isinstance(node, ast.Try)):
         handled = [each for handler in block.handlers if _catches_import_error(handler) for each in handler.body]
         found |= _imported_in(block.body, dots=True) & _imported_in(handled, dots=False)
-    for block in (node for node in tree.body if isinstance(node, ast.If)):
-        if any(isinstance(node, ast.Constant) and node.value == "__main__" for node in ast.walk(block.test)):
-            ways = (block.body, block.orelse), (block.orelse, block.body)
+    for branch in (node for node in tree.body if isinstance(node, ast.If)):
+        if any(isinstance(node, ast.Constant) and node.value == "__main__" for node in ast.walk(branch.test)):
+            ways = (branch.body, branch.orelse), (branch.orelse, branch.body)
             found |= {name for own, other in ways for name in _imported_in(own, True) & _imported_in(other, False)}
     return found
 
@@ -157,8 +158,9 @@ def _runs_from_its_folder(index: ImportIndex, path: str) -> bool:
     if not index.importers.get(path) or any(index.holds(path, word) for word in SEARCH_PATHS):
         return False
     own = _certain_imports(index, path)
-    named = [_located(index, path, item)[1] for item in own]
-    is_alone = not any(item.level for item in own) and all(at is None or at[1] == directory for at in named)
+    named = (_located(index, path, item) for item in own)
+    others = [(parts, at[1]) for parts, at in named if at is not None and at[1] != directory]
+    is_alone = not any(item.level for item in own) and all(_is_installed(root, parts) for parts, root in others)
     return is_alone and runs_itself(index, path)
 
 
@@ -234,9 +236,13 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
     if all(u.relative for u in uses) and not runs_itself(index, path):
         if top := installed_above(index, directory):
             return _absolute(index, *top, helper)
-        if named := _named_above(index, path):
-            return _absolute(index, *named, helper)
         is_module = any(i.level for i in own)  # a script cannot import with dots
+        if named := _named_above(index, path):
+            package = system.joined(named[0], named[1][0])
+            if is_module and index.is_package(package) and system.is_inside(directory, package):
+                statement = f"from {_dots(directory, package)} import {helper}"
+                return Placement(system.joined(package, f"{helper}.py"), statement)
+            return _absolute(index, *named, helper)
         is_named = not in_package and _is_named_by_computing(index, directory)
         if is_named and (is_module or uses or _is_no_script(index, path, helper)):
             return _absolute(index, os.path.dirname(directory), (os.path.basename(directory),), helper)
@@ -401,6 +407,15 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
     if top in index.tops and not installed:
         return _absolute(index, os.path.dirname(top), (os.path.basename(top),), helper)
     return _relative(index, directory, own, helper)
+
+
+@cache
+def _is_run_by_name(root: str, directory: str) -> bool:
+    """Return whether the pages of a project tell to run modules of a folder by their names: `python -m tools.train`."""
+    name = ".".join(system.dotted(directory, root))
+    names = os.listdir(root) if name and os.path.isdir(root) else []
+    pages = [each for each in names if each.lower().startswith(("readme", "contributing", "makefile"))]
+    return any(f"-m {name}." in page(root, each) for each in pages)
 
 
 def installed_above(index: ImportIndex, directory: str) -> tuple[str, tuple[str, ...]] | None:
