@@ -1044,6 +1044,8 @@ def _indices(test: ast.AST) -> frozenset[ast.AST]:
         match node:
             case ast.BinOp(ast.Constant(str(text)), _, inner) | ast.JoinedStr([ast.Constant(str(text)), inner]):
                 found.update(walk(inner) if text.partition(":")[0] in _KINDS else ())
+            case ast.Call(ast.Name("str"), [ast.Call(ast.Attribute(_, "device"), [inner], [])], []):
+                found.update(walk(inner))  # which such a text becomes: `str(accel.device(i))`
     return frozenset(found)
 
 
