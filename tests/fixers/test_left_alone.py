@@ -278,3 +278,19 @@ class TritonPythonModel:
     after = texts_after(write_tree(tmp_path, files))
     assert ("repo/scoring/1/model.py" in after) is not stays
     assert "net.py" in after
+
+
+@pytest.mark.parametrize(
+    ("library", "reason"),
+    [
+        ("face_alignment", "face_alignment takes cpu or cuda or mps only"),
+        ("aligner", "a device string names CUDA"),
+    ],
+)
+def test_what_a_library_takes_is_the_reason_where_it_is_known(library: str, reason: str, tmp_path: Path) -> None:
+    """Found in MakeItTalk."""
+    text = f"import torch\nimport {library}\np = {library}.FaceAlignment(1, device='cuda')\nx = torch.ones(1).cuda()\n"
+    found = planned(write_tree(tmp_path, {"main.py": text}), "check")["main.py"]
+    told = [f.message for f in found.findings if f.line == 3]  # type: ignore[union-attr]
+    assert any(reason in message for message in told), told
+    assert any("only" in message for message in told) is (library == "face_alignment")

@@ -17,7 +17,7 @@ from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leaves_block
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.backends import having
-from torchmigrate.torch_api.libraries import knows_cuda_alone
+from torchmigrate.torch_api.libraries import knows_cuda_alone, takes
 
 _LISTS = (ast.List, ast.Tuple, ast.Set, ast.Starred, ast.BinOp)
 _MAPPED = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
@@ -321,6 +321,9 @@ def _reason(module: SemanticModel, outer: ast.AST, up: ast.AST | None) -> str | 
         case ast.keyword():
             call = module.parent(up)
             named = f"`{last_name(call.func)}`" if isinstance(call, ast.Call) else "this"
+            library = module.resolve(call.func) or "" if isinstance(call, ast.Call) else ""
+            if DEVICE_NAME.search(up.arg or "") and (taken := takes(library)) and "xpu" not in taken:
+                return f"{library.partition('.')[0]} takes {' or '.join(sorted(taken))} only"
             return f"nothing shows that `{up.arg}=` of {named} is a device"
         case ast.Call(func) if last_name(func) in ("getattr", "hasattr"):
             return "an attribute by that name, of what is not known"
