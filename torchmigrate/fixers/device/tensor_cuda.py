@@ -39,7 +39,10 @@ def tensor_cuda(context: RuleContext) -> Iterator[Finding]:
         return
     assert isinstance(context.ref, ast.Attribute)
     kind = receiver_kind(context.module, context.ref.value, context.scope)
-    if kind is Kind.USER or _in_map_location(context):
+    if _in_map_location(context):
+        return
+    if kind is Kind.USER:
+        yield context.left("this `cuda()` is a method of the project's own")
         return
     if kind is Kind.STORAGE:
         yield context.note("a storage has no `.to(device)` that takes a positional device; move the tensor instead")
