@@ -405,6 +405,7 @@ def _using(module: SemanticModel, findings: list[Finding], regions: list[GuardRe
 @query
 def _given_devices(module: SemanticModel) -> Inside:
     """Return where data are moved to a device that a function is given: `x.to(device)`."""
+    dominance.know_parents(module)
     named = (n for n in module.nodes if isinstance(n, ast.Name) and DEVICE_NAME.search(n.id))
     moving = (node for node in named if moves_data(module, node))
     bound = ((node, module.scope(node).find(node.id)) for node in moving)

@@ -656,16 +656,11 @@ def _led_to_the_cpu(world: World, old: Observations, new: Observations, original
     reached = {place: _calls_to(original.now(place), new) for place in kept}
     for place, value in old.of(DEVICE) if kept else ():
         if _types(value) == {"cuda"} and world.kind in _types(now(place)) and place not in original.cuda.made:
-            led = (pin for pin in kept if pin[0] == place[0] or original.together(place[0], pin[0]))
-            pin = next((pin for pin in led if _leads_to(place, reached[pin], new)), None)
+            home = new.home(place) or ""
+            led = (pin for pin in kept if reached[pin].get(home, -1) > place[1])
+            pin = next((pin for pin in led if original.together(place[0], pin[0])), None)
             if pin is not None and (edits := new.edits(DEVICE, original.now(place))):
                 yield Fault(edits, world, pin, f"this device stays the CPU on {world.title}")
-
-
-def _leads_to(place: Place, calls: Mapping[str, int], seen: Observations) -> bool:
-    """Return whether the last of these calls in the function of a place, by function, stands after the place."""
-    home = seen.home(place)
-    return home is not None and calls.get(home, -1) > place[1]
 
 
 def _calls_to(place: Place, seen: Observations) -> dict[str, int]:
