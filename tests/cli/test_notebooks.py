@@ -317,6 +317,16 @@ def test_a_notebook_from_colab_that_imports_its_neighbours_finds_the_helper_besi
     assert (here / "accel.py").exists()
 
 
+@pytest.mark.parametrize("first", ["!pip install git+https://host/net", "x = 1"])
+def test_a_notebook_from_colab_that_imports_a_package_from_above_stands_alone(first: str, here: Path, cli: Cli) -> None:
+    """Found in CLIP: the package is installed there, and no file lies beside the notebook."""
+    own = notebook(first, IMPORT, "from net import f", MOVE, colab={"name": "a"})
+    package = {"setup.py": "from setuptools import setup\nsetup(name='net', packages=['net'])\n"}
+    write_tree(here, {**package, "net/__init__.py": "f = 1\n", "nb/a.ipynb": own})
+    assert cli("apply").last.startswith("Rewrote 1 of ")
+    assert "class accel:" in (here / "nb/a.ipynb").read_text()
+
+
 @pytest.mark.parametrize("name", ALONE)
 def test_a_notebook_that_stands_alone_holds_the_functions_where_they_are_used_first(
     name: str, here: Path, cli: Cli

@@ -883,9 +883,18 @@ def stands_alone(facts: ProjectContext, path: Path, raw: bytes, book: Notebook) 
     if facts.settings.runtime == "inline":
         return True
     fetched = {words for line in book.magics() if (words := _fetched(line))}
-    if "git clone" in fetched or _imports_project(facts.index, str(path)):
-        return "git clone" in fetched  # what lies beside it came along
-    return bool(fetched) or bool(_HOSTED.search(raw)) or _is_linked_to_colab(facts.index.root, path)
+    if "git clone" in fetched:
+        return True
+    if _HOSTED.search(raw):  # modules beside it came along, and so does the helper; packages may be installed
+        return bool(fetched) or not _imports_neighbours(facts.index, str(path))
+    is_alone = not _imports_project(facts.index, str(path))
+    return is_alone and (bool(fetched) or _is_linked_to_colab(facts.index.root, path))
+
+
+def _imports_neighbours(index: ImportIndex, path: str) -> bool:
+    """Return whether a file imports modules or packages that lie beside it."""
+    named = (_located(index, path, item) for item in index.imports.get(path, ()))
+    return any(at is not None and at[1] == os.path.dirname(path) for _, at in named)
 
 
 def _is_linked_to_colab(root: str, path: Path) -> bool:
