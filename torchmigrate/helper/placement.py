@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -763,22 +763,22 @@ def placement(facts: ProjectContext, path: Path) -> Placement:
     return place
 
 
-def test_copies(facts: ProjectContext, users: Iterable[Path]) -> frozenset[str]:
+def test_copies(facts: ProjectContext, users: Sequence[Path]) -> frozenset[str]:
     """Return the copies that a package would be installed with for the tests of one folder alone.
 
     Tests of several folders share the package's. Where pytest is told to put no folder on sys.path, tests find no copy
     beside them.
     """
-    found: dict[str, list[str]] = {}
-    for user in users:
+    found: dict[str, list[Path]] = {}
+    for user in users if any(facts.is_test(str(user)) for user in users) else ():
         place = placement(facts, user)
         if place.path not in facts.index.files and _is_in_installed(facts.index, place):
-            found.setdefault(place.path, []).append(str(user))
+            found.setdefault(place.path, []).append(user)
     told = (page(str(facts.root), name) for name in ("pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini"))
     if not found or any("import-mode=importlib" in text for text in told):
         return frozenset()
-    alone = {copy for copy, them in found.items() if all(map(facts.is_test, them))}
-    return frozenset(copy for copy in alone if len({*map(os.path.dirname, found[copy])}) == 1)
+    alone = {copy: them for copy, them in found.items() if all(facts.is_test(str(user)) for user in them)}
+    return frozenset(copy for copy, them in alone.items() if len({user.parent for user in them}) == 1)
 
 
 def _of_notebook(index: ImportIndex, path: str, helper: str) -> Placement:
@@ -886,15 +886,9 @@ def stands_alone(facts: ProjectContext, path: Path, raw: bytes, book: Notebook) 
     if "git clone" in fetched:
         return True
     if _HOSTED.search(raw):  # modules beside it came along, and so does the helper; packages may be installed
-        return bool(fetched) or not _imports_neighbours(facts.index, str(path))
+        return bool(fetched) or not _has_siblings(facts.index, facts.index.imports.get(str(path), []), str(path.parent))
     is_alone = not _imports_project(facts.index, str(path))
     return is_alone and (bool(fetched) or _is_linked_to_colab(facts.index.root, path))
-
-
-def _imports_neighbours(index: ImportIndex, path: str) -> bool:
-    """Return whether a file imports modules or packages that lie beside it."""
-    named = (_located(index, path, item) for item in index.imports.get(path, ()))
-    return any(at is not None and at[1] == os.path.dirname(path) for _, at in named)
 
 
 def _is_linked_to_colab(root: str, path: Path) -> bool:

@@ -320,11 +320,12 @@ def _reason(module: SemanticModel, outer: ast.AST, up: ast.AST | None) -> str | 
             return "nothing shows that a device is yielded"
         case ast.keyword():
             call = module.parent(up)
-            named = f"`{last_name(call.func)}`" if isinstance(call, ast.Call) else "this"
-            library = module.resolve(call.func) or "" if isinstance(call, ast.Call) else ""
+            if not isinstance(call, ast.Call):  # of a class: `class A(Base, device="cuda")`
+                return f"nothing shows that `{up.arg}=` of this is a device"
+            library = module.resolve(call.func) or ""
             if DEVICE_NAME.search(up.arg or "") and (taken := takes(library)) and "xpu" not in taken:
                 return f"{library.partition('.')[0]} takes {' or '.join(sorted(taken))} only"
-            return f"nothing shows that `{up.arg}=` of {named} is a device"
+            return f"nothing shows that `{up.arg}=` of `{last_name(call.func)}` is a device"
         case ast.Call(func) if last_name(func) in ("getattr", "hasattr"):
             return "an attribute by that name, of what is not known"
         case ast.Call(func) if last_name(func) != "print":
