@@ -157,6 +157,10 @@ def main(data):
         ("from torch_geometric.utils import scatter", "scatter(x, index)", False),
         ("import torch_scatter_like", "torch_scatter_like.f(x)", False),
         ("import torch_geometric.transforms as T", "T.NormalizeFeatures()(x)", False),
+        ("from faiss import cast_integer_to_float_ptr as cast", "self.index.train_c(8, cast(x.data_ptr()))", True),
+        ("from faiss import IndexFlatL2", "IndexFlatL2(8).search(x.cpu().numpy(), 4)", False),
+        ("import ctypes", "ctypes.CDLL('libours.so').f(ctypes.c_void_p(x.data_ptr()), x.numel())", True),
+        ("import ctypes", "x if x.data_ptr() == index.data_ptr() else x + ctypes.sizeof(ctypes.c_int)", False),
     ],
 )
 def test_a_choice_stays_that_comes_to_a_library_of_kernels_for_the_cpu_and_cuda(
@@ -164,6 +168,34 @@ def test_a_choice_stays_that_comes_to_a_library_of_kernels_for_the_cpu_and_cuda(
 ) -> None:
     write_tree(tmp_path, {"main.py": CHOICE, "net.py": LIBRARY.replace("IMPORT", name).replace("CALLED", called)})
     assert ("main.py" not in texts_after(tmp_path)) is stays
+
+
+@pytest.mark.parametrize(
+    ("index", "stays"), [("cast(x.data_ptr())", True), ("IndexFlatL2(8).search(x.cpu().numpy(), 4)", False)]
+)
+def test_a_choice_stays_that_a_function_gives_beside_such_kernels_three_files_away(
+    index: str, stays: bool, tmp_path: Path
+) -> None:
+    """Found in pytorch-dnc, whose memory points FAISS to its tensors: on a Mac they would lie on MPS."""
+    faiss = "from faiss import IndexFlatL2, cast_integer_to_float_ptr as cast\ndef search(x):\n    return INDEX\n"
+    files = {
+        "pkg/__init__.py": "from .net import Net\n",
+        "pkg/net.py": "import torch\nfrom .memory import recall\nclass Net(torch.nn.Module):\n    "
+        "def forward(self, x):\n        return recall(x)\n",
+        "pkg/memory.py": "def recall(x):\n    from .index import search\n    return search(x)\n",
+        "pkg/index.py": faiss.replace("INDEX", index),
+        "main.py": """import torch
+from pkg import Net
+def get_device(number):
+    if number >= 0 and torch.cuda.is_available():
+        return torch.device(f"cuda:{number}")
+    return torch.device("cpu")
+def main(number, x):
+    device = get_device(number)
+    return Net().to(device)(x.to(device))
+""",
+    }
+    assert (_after(tmp_path, files, "main.py") == files["main.py"]) is stays
 
 
 @pytest.mark.parametrize(("transform", "stays"), [("ToSparseTensor", True), ("NormalizeFeatures", False)])

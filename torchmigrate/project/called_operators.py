@@ -1,7 +1,7 @@
 """Calls followed over the files of a project: to operators that not every device has, and on from what is scripted.
 
-The operators are those that the project compiles, and what makes float64, which MPS refuses. What torch.jit.script
-compiles can call no helper.
+The operators are those that libraries and the project compile, and what makes float64, which MPS refuses. What
+torch.jit.script compiles can call no helper.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchmigrate.project.class_hierarchy import ClassHierarchy, Definition, Place
-from torchmigrate.project.import_graph import CUDA, DOUBLE, EXTENSION, OF_KERNELS, SCRIPTING, module_stem
+from torchmigrate.project.import_graph import CUDA, DATA_POINTER, DOUBLE, EXTENSION, OF_KERNELS, SCRIPTING, module_stem
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scopes, children, own_nodes, walk
 from torchmigrate.torch_api.libraries import KERNELS, OPERATORS
@@ -23,7 +23,7 @@ from torchmigrate.torch_api.names import DTYPE_WORDS, NUMPY_OF_NUMBERS
 if TYPE_CHECKING:
     from torchmigrate.project.import_graph import ImportIndex
 
-_FAR = 2  # files away: what is imported from further away is rarely called with the tensors at hand
+_FAR = 2  # steps: what is imported from further away is rarely called with the tensors at hand
 _MANY = 100  # definitions
 LOADERS = ("load", "load_inline")  # of torch.utils.cpp_extension
 
@@ -54,9 +54,9 @@ class CalledOperators(ABC):
         return self._known[key]
 
     def made_beside(self, path: str, name: str) -> Position | None:
-        """Return where an operator is that code of another file leads to which also calls a function of this file."""
-        importers = {use.importer for use in self._index.importers.get(path, ())} if self.are_there else set()
-        for importer in sorted(importers):
+        """Return where an operator is that code of any file leads to which also calls a function of this file."""
+        importers = {use.importer for use in self._index.importers.get(path, ())}
+        for importer in (path, *sorted(importers - {path})) if self.are_there else ():
             scopes = self._hierarchy.scopes(importer)
             if scopes is None:
                 continue
@@ -76,8 +76,8 @@ class CalledOperators(ABC):
         """Return whether a node of a definition in a file is such an operator."""
 
     def _are_apart(self, one: str, other: str) -> bool:
-        """Return whether a file that another imports from is one further away from the tensors at hand."""
-        return one != other
+        """Return whether what a file imports from another is one step further away from the tensors at hand."""
+        return os.path.dirname(one) != os.path.dirname(other)  # the modules of a package work on the same tensors
 
     def _is_bound(self, place: Place, binding: Binding) -> bool:
         """Return whether a name is bound to such an operator."""
@@ -105,8 +105,13 @@ class CalledOperators(ABC):
                     names = self._names(node, home.path)
                     if isinstance(names, int):
                         return home.path, names
-                    todo += [(home, each, away + self._are_apart(home.path, here.path)) for each in names]
+                    now = away + self._are_apart(home.path, here.path)
+                    todo += [(self._place_of(each, home), each, now) for each in names]
         return None
+
+    def _place_of(self, name: str, home: Place) -> Place:
+        """Return where a name is bound that a definition of a file reads."""
+        return home
 
     def _names(self, node: ast.AST, path: str) -> list[str] | int:
         """Return the names that a definition or value reads, sorted, or the line where it calls an operator itself."""
@@ -146,16 +151,43 @@ class CalledOperators(ABC):
             yield from ((b.value, place) for b in scopes.module.names.get(name, ()) if b.value is not None)
 
 
-class CompiledOperators(CalledOperators):
-    """Follows names to operators that have kernels for CUDA and perhaps for the CPU: a library's, or the project's."""
+class LibraryKernels(CalledOperators):
+    """Follows names to operators of libraries that have kernels for the CPU and CUDA alone, and to pointers for C."""
 
-    WORDS = (EXTENSION, *OF_KERNELS)
+    WORDS = (DATA_POINTER, *OF_KERNELS)
+
+    def __init__(self, index: ImportIndex, hierarchy: ClassHierarchy) -> None:
+        super().__init__(index, hierarchy)
+        self._imported_late: dict[str, dict[str, Place]] = {}
+
+    def _place_of(self, name: str, home: Place) -> Place:
+        """Return where a name is bound that a definition reads: at the head of the file, or in a function's import."""
+        if home.path not in self._imported_late:
+            scopes = self._hierarchy.scopes(home.path)
+            late = [(n, s) for s in scopes or () for n, bound in s.names.items() if any(b.local for b in bound)]
+            self._imported_late[home.path] = {n: Place(home.path, s) for n, s in late}
+        return home if home.scope.find(name) else self._imported_late[home.path].get(name, home)
 
     def _is_bound(self, place: Place, binding: Binding) -> bool:
-        """Return whether a name is of a compiled module: a library's, one that is loaded, or no file of a package."""
+        """Return whether a name is of such a library."""
+        return bool(binding.qualified) and any(f"{binding.qualified}.".startswith(f"{name}.") for name in KERNELS)
+
+    def _is_operator(self, node: ast.expr, path: str) -> bool:
+        """Return whether a node points code in C to the memory of a tensor."""
+        return is_handed_to_c(node)
+
+
+class CompiledOperators(CalledOperators):
+    """Follows names to operators that the project compiles, for CUDA and perhaps for the CPU."""
+
+    WORDS = (EXTENSION,)
+
+    def _are_apart(self, one: str, other: str) -> bool:
+        return one != other  # what is compiled may be for data on the CPU alone, as Cython's modules are
+
+    def _is_bound(self, place: Place, binding: Binding) -> bool:
+        """Return whether a name is of a compiled module: one that is loaded, or no file of a package."""
         path = place.path
-        if binding.qualified and any(f"{binding.qualified}.".startswith(f"{name}.") for name in KERNELS):
-            return True
         if isinstance(binding.value, ast.Call):
             given = {k.arg for k in binding.value.keywords}
             has_sources = not given.isdisjoint({"sources", "cuda_sources"})
@@ -203,9 +235,6 @@ class DoubleMakers(CalledOperators):
 
     WORDS = DOUBLE
 
-    def _are_apart(self, one: str, other: str) -> bool:
-        return os.path.dirname(one) != os.path.dirname(other)  # the modules of a package work on the same tensors
-
     def _is_operator(self, node: ast.expr, path: str) -> bool:
         """Return whether a node makes float64 of what a method gives, or moves it; a name may hold a module."""
         match node:
@@ -232,6 +261,14 @@ class DoubleMakers(CalledOperators):
             case ast.BinOp() if is_of_bytes(node):
                 return True
         return super()._is_apart(node)
+
+
+def is_handed_to_c(node: ast.AST) -> bool:
+    """Return whether a node makes a pointer of ctypes to a tensor's memory: code in C reads the CPU's or CUDA's."""
+    match node:
+        case ast.Call(func, [ast.Call(ast.Attribute(_, "data_ptr"), [], [])]):
+            return last_name(func) in ("c_void_p", "from_address")
+    return False
 
 
 def _parts(module: ast.AST) -> Iterator[list[ast.AST]]:

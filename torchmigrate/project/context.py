@@ -15,7 +15,7 @@ from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError
 from torchmigrate.config.settings import Settings
 from torchmigrate.project import discovery, helper_file, packaging, process_facts
-from torchmigrate.project.called_operators import CompiledOperators, DoubleMakers, scripted
+from torchmigrate.project.called_operators import CompiledOperators, DoubleMakers, LibraryKernels, scripted
 from torchmigrate.project.class_hierarchy import ClassHierarchy
 from torchmigrate.project.helper_file import NAMES, PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import OTHERS, Components, Import, ImportIndex
@@ -73,6 +73,11 @@ class ProjectContext:
     def compiled(self) -> CompiledOperators:
         """Return what the project compiles for CUDA, which is followed over its files on demand."""
         return CompiledOperators(self.index, self.hierarchy)
+
+    @cached_property
+    def kernels(self) -> LibraryKernels:
+        """Return what reaches kernels of libraries for the CPU and CUDA alone, which is followed over the files on demand."""
+        return LibraryKernels(self.index, self.hierarchy)
 
     @cached_property
     def scripted(self) -> Mapping[str, frozenset[str]]:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from torchmigrate.diagnostics.finding import Finding, Status
-from torchmigrate.project.called_operators import Position
+from torchmigrate.project.called_operators import CalledOperators, Position
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.rewriting.kept import (
     BOUND,
@@ -47,6 +47,7 @@ _DOUBLE = "float64 is put on its device (line {}), which MPS refuses"
 _CALLED = "what it calls puts float64 on its device (line {}), which MPS refuses"
 _ANSWER = "what an environment gives goes to its device uncast (line {}): MPS refuses float64, which it may be"
 _RAISES = "{}: the device comes to this, which raises on MPS"
+_COMPILED = "{}: the device comes to this, which has kernels for CUDA and perhaps the CPU alone"
 _DOUBLES = "float64 is the default dtype (line {}), which MPS refuses"
 _IDLE = "it may stay as it is: what it guards does no harm either way"
 
@@ -91,6 +92,10 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
             region.reason = BOUND.format(module.source.position(at)[0])
+        elif not region.reason and (
+            place := _behind_the_answer(module, region, module.facts.compiled, module.facts.kernels)
+        ):
+            region.reason = _COMPILED.format(_told_place(module, place))
         elif not region.reason and (
             reason := _double(module, region, mended) or _raising(module, region, raising, hindering, wrapping)
         ):
@@ -208,14 +213,18 @@ def _raising(
     if region.refusal and region.home in _starting_groups(module) and hindering():
         return _RAISES.format(f"line {module.source.position(hindering()[0])[0]}")
     at = region.first_reached({region.home: reached}, beside=True)
-    made = double_made(module, at) if at is not None else _made_behind_the_answer(module, region)
+    made = double_made(module, at) if at is not None else None
+    if at is None and not module.facts.settings.unsafe_fixes:  # which make float64 on the CPU
+        made = _behind_the_answer(module, region, module.facts.doubles)
     if made is None and at is not None:
         made = str(module.path), module.source.position(at)[0]
-    if made is None:
-        return ""
-    path, line = made
-    file = "" if path == str(module.path) else f"{os.path.relpath(path, module.facts.index.root)}, "
-    return _RAISES.format(f"{file}line {line}")
+    return _RAISES.format(_told_place(module, made)) if made else ""
+
+
+def _told_place(module: SemanticModel, position: Position) -> str:
+    """Return a position in words: `line 3`, with its file where it is another."""
+    path, line = position
+    return f"{'' if path == str(module.path) else f'{os.path.relpath(path, module.facts.index.root)}, '}line {line}"
 
 
 @query
@@ -238,13 +247,15 @@ def _wrapping(module: SemanticModel, findings: list[Finding]) -> list[int]:
     ]
 
 
-def _made_behind_the_answer(module: SemanticModel, region: GuardRegion) -> Position | None:
-    """Return where float64 is made that other files lead to where they call the function which gives the device."""
+def _behind_the_answer(module: SemanticModel, region: GuardRegion, *operators: CalledOperators) -> Position | None:
+    """Return where an operator is that code leads to which also calls the function that gives the device."""
     home = region.home
-    if home is None or not isinstance(module.parent(home), ast.Module) or module.facts.settings.unsafe_fixes:
+    if home is None or not isinstance(module.parent(home), ast.Module) or not _asks_for_cuda(module, region):
         return None
-    gives = _last_return(module, home) > region.guard[0]
-    return module.facts.doubles.made_beside(str(module.path), home.name) if gives and module.facts.files else None
+    if not module.facts.files or _last_return(module, home) < region.guard[0]:
+        return None
+    places = (each.made_beside(str(module.path), home.name) for each in operators)
+    return next(filter(None, places), None)
 
 
 @query

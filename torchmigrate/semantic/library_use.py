@@ -8,9 +8,9 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from torchmigrate.project.called_operators import LOADERS, CalledOperators, Position
+from torchmigrate.project.called_operators import LOADERS, CalledOperators, Position, is_handed_to_c
 from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
-from torchmigrate.project.import_graph import OF_KERNELS
+from torchmigrate.project.import_graph import DATA_POINTER, OF_KERNELS
 from torchmigrate.semantic.guard_regions import OTHERS, GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in
@@ -240,11 +240,13 @@ def _reads_of(module: SemanticModel, names: Collection[str]) -> Iterator[ast.AST
 @query
 def _operator_uses(module: SemanticModel) -> dict[Function | None, list[int]]:
     """Return where each function reads what calls operators that the project compiles, or a library's kernels."""
-    found = _uses_of_what_calls(module, module.facts.compiled)
-    for statement in module.scopes.statements if any(word in module.source.utf8 for word in OF_KERNELS) else ():
+    found = _uses_of_what_calls(module, module.facts.compiled, module.facts.kernels)
+    words = (DATA_POINTER, *OF_KERNELS)
+    for statement in module.scopes.statements if any(word in module.source.utf8 for word in words) else ():
         scope = module.scope(statement)
         for node in own_nodes(statement):
-            if isinstance(node, ast.Attribute) and module.resolve(node, scope) in KERNELS:
+            of_library = isinstance(node, ast.Attribute) and module.resolve(node, scope) in KERNELS
+            if of_library or is_handed_to_c(node):
                 found.setdefault(module.function(statement), []).append(module.span(node)[0])
     return found
 
@@ -262,11 +264,12 @@ def double_made(module: SemanticModel, at: int) -> Position | None:
     return next((found for name in names if (found := module.facts.doubles.called_by(place, name))), None)
 
 
-def _uses_of_what_calls(module: SemanticModel, operators: CalledOperators) -> dict[Function | None, list[int]]:
+def _uses_of_what_calls(module: SemanticModel, *operators: CalledOperators) -> dict[Function | None, list[int]]:
     """Return where each function reads what calls certain operators: names, and methods of `self`."""
     home = module.scopes.module
     place = Place(str(module.path), home)
-    names = {name for name in home.names if operators.called_by(place, name)} if module.facts.files else set()
+    known = operators if module.facts.files else ()
+    names = {name for name in home.names if any(each.called_by(place, name) for each in known)}
     found: dict[Function | None, list[int]] = {}
     methods: dict[tuple[ast.AST | None, str], list[tuple[Function, int]]] = {}
     todo: list[tuple[Function | None, int]] = []
