@@ -81,6 +81,55 @@ PLACES = {
         {"examples/show.py": ("accel.py", "import accel")},
         [],
     ),
+    "an installed program that uses another package of its installation": (  # found in pro_gan_pytorch
+        {
+            "setup.py": "from setuptools import setup\nsetup(name='our-pkg', packages=['pkg', 'pkg_scripts'])",
+            "pkg/__init__.py": "",
+            "pkg/net.py": "f = 1",
+            "pkg_scripts/__init__.py": "",
+            "pkg_scripts/train.py": "from pkg.net import f\nif __name__ == '__main__':\n    print(f)",
+            "README.md": "pip install our-pkg",
+        },
+        {"pkg_scripts/train.py": ("pkg/accel.py", "from pkg import accel")},
+        [(".", "-m pkg_scripts.train")],
+    ),
+    "a package that torch.hub loads, and a program beside it": (  # found in proxylessnas
+        {
+            "hubconf.py": "from pkg.net import f",
+            "pkg/__init__.py": "from .net import f",
+            "pkg/net.py": "f = 1",
+            "eval.py": "import argparse\nfrom pkg.net import f\nif __name__ == '__main__':\n    print(f)",
+        },
+        {"pkg/net.py": ("pkg/accel.py", "from . import accel"), "eval.py": ("pkg/accel.py", "from pkg import accel")},
+        [(".", "eval.py")],
+    ),
+    "imports of an installed package's parts from before it had its name": (  # found in AutoDL-Projects
+        {
+            **INSTALLABLE,
+            "pkg/__init__.py": "",
+            "pkg/models/__init__.py": "from .net import f",
+            "pkg/models/net.py": "f = 1",
+            "pkg/utils/__init__.py": "",
+            "pkg/utils/old.py": "from models import f",
+            "main.py": "from pkg.models import f",
+        },
+        {"pkg/models/net.py": ("pkg/accel.py", "from .. import accel")},
+        [(".", "main.py")],
+    ),
+    "imports of an installed package's parts that a program below puts on the search path": (
+        {
+            **INSTALLABLE,
+            "pkg/__init__.py": "",
+            "pkg/models/__init__.py": "from .net import f",
+            "pkg/models/net.py": "f = 1",
+            "pkg/utils/__init__.py": "",
+            "pkg/utils/old.py": "import os, sys\nsys.path.insert(0, os.path.dirname(os.path.dirname(__file__)))\n"
+            "from models import f",
+            "main.py": "from pkg.models import f",
+        },
+        {"pkg/models/net.py": ("pkg/models/accel.py", "from . import accel")},
+        [(".", "main.py"), (".", "pkg/utils/old.py")],
+    ),
     "decisions of a package that is imported by dots below its top": (  # found in DECA, which another project holds
         {
             "train.py": "from net.deca import f",
@@ -1579,6 +1628,7 @@ def test_a_test_of_a_package_that_skips_itself_without_its_parts_takes_the_packa
     ("first", "helper"),
     [
         ("from pkg.net import f", "from pkg import accel"),
+        ("# README: Run **`pip install pkg`**\nfrom pkg.net import f", "import accel"),
         ("!pip install pkg\nfrom pkg.net import f", "import accel"),  # what others have has no helper
         ("import sys\nsys.path.append('..')\nfrom pkg.net import f", "import accel"),
         ("from other.net import f", "import accel"),
@@ -1587,6 +1637,7 @@ def test_a_test_of_a_package_that_skips_itself_without_its_parts_takes_the_packa
 def test_a_notebook_that_imports_the_package_takes_its_helper(tmp_path: Path, first: str, helper: str) -> None:
     """Found in minGPT, which got a copy beside a notebook, too."""
     package = {"pkg/__init__.py": "", "pkg/net.py": "f = 1\n", "scripts/other/net.py": "f = 1\n"}
+    package["README.md"] = first.partition("README: ")[2].partition("\n")[0]
     lines = (*first.split("\n"), "import torch", "x = torch.ones(2).cuda()")
     write_tree(tmp_path, {**INSTALLABLE, **package, "scripts/a.ipynb": notebook(*lines)})
     plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")

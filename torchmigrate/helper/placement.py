@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary
@@ -327,7 +327,14 @@ def _named_above(index: ImportIndex, path: str) -> tuple[str, tuple[str, ...]] |
 
 
 def _is_installed(root: str, dotted: tuple[str, ...]) -> bool:
-    return installed_package(root, dotted) is not None
+    return _installed(root, dotted) is not None
+
+
+def _installed(root: str, dotted: tuple[str, ...]) -> str | None:
+    """Return the outermost package around a module that comes into other programs: by installation, or torch.hub."""
+    package = os.path.join(root, *dotted[:1])
+    of_hub = os.path.isfile(os.path.join(root, "hubconf.py")) and os.path.isfile(os.path.join(package, "__init__.py"))
+    return installed_package(root, dotted) or (package if dotted and of_hub else None)
 
 
 def _certain_imports(index: ImportIndex, path: str, skips: bool = False) -> list[Import]:
@@ -424,7 +431,7 @@ def installed_above(index: ImportIndex, directory: str) -> tuple[str, tuple[str,
     while system.is_inside(root, index.root):
         root = os.path.dirname(root)
         dotted = system.dotted(directory, root)
-        if folder := installed_package(root, dotted):
+        if folder := _installed(root, dotted):
             return None if ASIDE.fullmatch(os.path.basename(folder)) else (root, dotted)
     return None
 
@@ -504,6 +511,7 @@ class SearchPath:
         return is_above or (os.curdir if folder == root else os.path.basename(folder)) in self.names
 
 
+@lru_cache(maxsize=64)
 def search_path(raw: bytes) -> SearchPath:
     """Return what a file says of sys.path. It puts folders first if it does more than append."""
     try:
@@ -607,9 +615,9 @@ def _relative(index: ImportIndex, directory: str, own: list[Import], helper: str
     while index.is_package(os.path.dirname(above[-1])) and above[-1] != index.root:
         above.append(os.path.dirname(above[-1]))
     reached = min(max((i.level for i in own), default=1), len(above))
-    proven = [n for n, folder in enumerate(above, 1) if folder in index.tops]
+    proven = [n for n, folder in enumerate(above, 1) if folder in index.tops and not _is_named_in_vain(index, folder)]
     installed = installed_above(index, directory)
-    top = installed_package(*installed) if installed else None
+    top = _installed(*installed) if installed else None
     if not proven and top in above:
         proven = [above.index(top) + 1]
     if not proven and installed and top is not None:
@@ -622,6 +630,18 @@ def _relative(index: ImportIndex, directory: str, own: list[Import], helper: str
     if folder == top and installed and (serving := _serving(index, installed[0], folder)) != folder:
         return _absolute(index, *_by_name(index, serving), helper)
     return Placement(system.joined(folder, f"{helper}.py"), f"from {'.' * dots} import {helper}")
+
+
+def _is_named_in_vain(index: ImportIndex, top: str) -> bool:
+    """Return whether imports name a part of an installed package as if it lay outside: nothing puts it there.
+
+    Such imports are left from before the package had its name.
+    """
+    root = index.tops[top]
+    if root not in index.tops or not is_installed_top(index, root) or index.beside_tops.get(top):
+        return False
+    editing = index.holding(SEARCH_PATHS[0])
+    return not any(search_path(index.read_or_nothing(path)).may_add(root, path, index.root) for path in editing)
 
 
 def _by_name(index: ImportIndex, top: str) -> tuple[str, tuple[str, ...]]:
@@ -669,11 +689,11 @@ def _needs(index: ImportIndex, top: str, other: str) -> bool:
 
 def is_installed_top(index: ImportIndex, top: str) -> bool:
     """Return whether one of the packages that absolute imports name is installed under that name."""
-    return installed_package(*_by_name(index, top)) == top
+    return _installed(*_by_name(index, top)) == top
 
 
 def _absolute(index: ImportIndex, root: str, dotted: tuple[str, ...], helper: str) -> Placement:
-    if top := installed_package(root, dotted):
+    if top := _installed(root, dotted):
         top = _serving(index, root, top)
         return Placement(
             system.joined(top, f"{helper}.py"), f"from {'.'.join(system.dotted(top, root))} import {helper}", root
@@ -786,13 +806,14 @@ def _of_notebook(index: ImportIndex, path: str, helper: str) -> Placement:
 
     That is an installed package, or the folder above the notebook at which the full name of a module starts.
 
-    A notebook that fetches a package may get one without the helper, and one that changes where modules are looked for
-    may find another; dots lead nowhere.
+    A notebook that fetches a package may get one without the helper, as may one beside pages that install its release,
+    and one that changes where modules are looked for may find another; dots lead nowhere.
     """
     own = index.imports.get(path, [])
     used = _package_used(index, path, own, os.path.dirname(path))
     raw = index.read_or_nothing(path)
     is_here = not _FETCHED.search(raw) and not any(word in raw for word in SEARCH_PATHS)
+    is_here = is_here and not (used and asks_for_release(os.path.dirname(path), used[0], used[1][0]))
     if used and is_here and _is_installed(*used):
         return _absolute(index, *used, helper)
     proven = _root_used(index, own, path, helper, 2) if is_here else None

@@ -135,10 +135,12 @@ def asks_for_release(folder: str, root: str, package: str) -> bool:
 
     A list of requirements names the release, there or in a folder between, or the pages of the project install it. A
     list that fetches the package from a repository names no release, nor do pages that install what lies here first.
-    Tests and benchmarks are of what lies here.
+    Tests and benchmarks are of what lies here, and the packages of one installation of one release.
     """
     if folder == (own := system.joined(root, package)) or system.is_inside(folder, own):
         return False
+    if installed_package(root, system.dotted(folder, root)):
+        return False  # the release brings this package, too
     if not _OF_PROJECT.isdisjoint(system.dotted(folder, root)):
         return False
     homes = _homes(root)
@@ -162,7 +164,7 @@ def _installed_by_pages(folder: str) -> frozenset[str]:
     with suppress(OSError):
         pages = [page(folder, name) for name in sorted(os.listdir(folder)) if fnmatchcase(name.lower(), "readme*")]
         for line in (line for text in pages for line in text.splitlines()):
-            asked = [word.strip("`\"'") for word in line.partition("pip install ")[2].split()]
+            asked = [word.strip("`*\"'") for word in line.partition("pip install ")[2].split()]
             if "setup.py" in line or any(word.startswith(("-e", "--editable", ".")) for word in asked):
                 break
             found.update(map(_release, asked))
