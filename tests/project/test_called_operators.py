@@ -302,6 +302,77 @@ def test_a_choice_changes_together_with_the_float64_that_an_unsafe_fix_makes_on_
     assert "torch.cuda" not in after["train.py"]
 
 
+FLOW = """import torch
+import flows.layers as layers
+from flows.anchors import anchors
+def main(x):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return USED
+"""
+MODULE = "import numpy as np\nimport torch\nclass Block(torch.nn.Module):\n    def __init__(self, p=0.5):\n"
+MODULE += "        super().__init__()\n        HELD\n"
+ARRAYS = """import numpy as np
+import torch
+def anchors(stride, shape, device):
+    x = np.arange(START, shape[1], stride)
+    y, other = np.arange(START, shape[0], stride), shape
+    xv, yv = np.meshgrid(x, y)
+    boxes = np.vstack((xv.reshape(-1), yv.reshape(-1)))KIND
+    return torch.from_numpy(boxes).unsqueeze(0).to(device)
+"""
+
+
+@pytest.mark.parametrize(
+    ("held", "is_double"),
+    [
+        ("self.p = torch.nn.Parameter(torch.tensor(np.log(p) - np.log(1.0 - p)))", True),
+        ("self.p = torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))", True),
+        ("self.register_buffer('p', torch.tensor(p, dtype=torch.float64))", True),
+        ("self.register_buffer('p', torch.from_numpy(np.linspace(0, 1, 5)))", True),
+        ("self.p = torch.nn.Parameter(torch.tensor(np.log(p) - np.log(1.0 - p)).float())", False),
+        ("self.p = torch.nn.Parameter(torch.tensor(p))", False),
+        ("self.register_buffer('p', torch.tensor(p, dtype=torch.float32))", False),
+        ("self.register_buffer('p', torch.from_numpy(np.linspace(0, 1, 5, dtype=np.float32)))", False),
+    ],
+)
+def test_a_choice_leaves_mps_out_for_a_module_that_holds_float64(held: str, is_double: bool, tmp_path: Path) -> None:
+    """Found in residual-flows, whose model could not be moved on a Mac."""
+    text = FLOW.replace("USED", "layers.Block().to(device)(x.to(device))")
+    files = {
+        "flows/layers/__init__.py": "from .block import *\n",
+        "flows/layers/block.py": MODULE.replace("HELD", held),
+    }
+    files |= {"flows/__init__.py": "", "flows/anchors.py": "anchors = None\n"}
+    after = _after(tmp_path, {**files, "main.py": text}, "main.py")
+    assert ("accel.is_complete()" in after) is is_double
+    assert "torch.cuda" not in after
+
+
+@pytest.mark.parametrize(
+    ("start", "kind", "is_double"),
+    [
+        ("stride / 2", "", True),
+        ("0.5", "", True),
+        ("0", "", False),
+        ("stride / 2", ".astype(np.float32)", False),
+    ],
+)
+def test_a_choice_leaves_mps_out_for_arrays_that_numpy_makes_with_float64(
+    start: str, kind: str, is_double: bool, tmp_path: Path
+) -> None:
+    """Found in efficientdet-pytorch, whose anchors are made in each step."""
+    text = FLOW.replace("USED", "anchors(8, x.shape, device)")
+    arrays = ARRAYS.replace("START", start).replace("KIND", kind)
+    files = {"flows/__init__.py": "", "flows/anchors.py": arrays, "flows/layers/__init__.py": ""}
+    after = _after(tmp_path / "apart", {**files, "main.py": text}, "main.py")
+    assert ("accel.is_complete()" in after) is is_double and "torch.cuda" not in after
+    one_file = arrays + text.replace("import torch\n", "").replace("import flows.layers as layers\n", "").replace(
+        "from flows.anchors import anchors\n", ""
+    )
+    after = _after(tmp_path / "together", {"main.py": one_file}, "main.py")
+    assert ("accel.is_complete()" in after) is is_double and "torch.cuda" not in after
+
+
 DIFFUSION = {
     "diffusion/__init__.py": "from .respace import Spaced\ndef create(steps):\n    return Spaced(steps)\n",
     "diffusion/respace.py": "from .gaussian import Gaussian\nclass Spaced(Gaussian):\n    pass\n",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +18,7 @@ from torchmigrate.project.import_graph import CUDA, DATA_POINTER, DOUBLE, EXTENS
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scopes, children, own_nodes, walk
 from torchmigrate.torch_api.libraries import KERNELS, OPERATORS
-from torchmigrate.torch_api.names import DTYPE_WORDS, NUMPY_OF_NUMBERS
+from torchmigrate.torch_api.names import DOUBLES, DTYPE_WORDS, KEEPING, NUMPY_FILLED, NUMPY_OF_NUMBERS, NUMPY_RANDOM
 
 if TYPE_CHECKING:
     from torchmigrate.project.import_graph import ImportIndex
@@ -52,6 +52,16 @@ class CalledOperators(ABC):
         if key not in self._known:
             self._known[key] = self._follow(place, name) if self.are_there else None
         return self._known[key]
+
+    def may_lead_on(self, place: Place, name: str) -> bool:
+        """Return whether a name may lead to definitions of the project; of members, those of its modules do."""
+        module, _, member = name.partition(".")
+        found = place.scope.find(module) if member else None
+        bindings = found[1] if found else []
+        return not member or any(b.local or (b.qualified and self._is_module(place, b.qualified)) for b in bindings)
+
+    def _is_module(self, place: Place, qualified: str) -> bool:
+        return self._index.locate(place.path, 0, tuple(qualified.split("."))) is not None
 
     def made_beside(self, path: str, name: str) -> Position | None:
         """Return where an operator is that code of any file leads to which also calls a function of this file."""
@@ -106,7 +116,7 @@ class CalledOperators(ABC):
                     if isinstance(names, int):
                         return home.path, names
                     now = away + self._are_apart(home.path, here.path)
-                    todo += [(self._place_of(each, home), each, now) for each in names]
+                    todo += [(self._place_of(each, home), each, now) for each in names if self.may_lead_on(home, each)]
         return None
 
     def _place_of(self, name: str, home: Place) -> Place:
@@ -114,11 +124,16 @@ class CalledOperators(ABC):
         return home
 
     def _names(self, node: ast.AST, path: str) -> list[str] | int:
-        """Return the names that a definition or value reads, sorted, or the line where it calls an operator itself."""
+        """Return the names that a definition or value reads, sorted, or the line where it calls an operator itself.
+
+        Members are among them, as in `layers.Block`.
+        """
         if node not in self._read:
             parts = list(self._reached(node))
             line = next((p.lineno for p in parts if isinstance(p, ast.expr) and self._is_operator(p, path)), None)
-            self._read[node] = line or sorted({p.id for p in parts if isinstance(p, ast.Name)})
+            names = {p.id for p in parts if isinstance(p, ast.Name)}
+            members = (chain_of(p) for p in parts if isinstance(p, ast.Attribute) and isinstance(p.value, ast.Name))
+            self._read[node] = line or sorted(names.union(filter(None, members)))
         return self._read[node]
 
     def _reached(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -230,17 +245,24 @@ class DoubleMakers(CalledOperators):
     """Follows names to what makes float64 where its tensor is, as `preds.eq(labels).double()` does: MPS refuses it.
 
     An array that is moved and then cast is one that was float64. In a file that mentions CUDA a fix casts it first. MPS
-    also refuses the name of its own type: `x.type(y.type())`.
+    also refuses the name of its own type: `x.type(y.type())`. Parameters and buffers are moved with their module.
     """
 
     WORDS = DOUBLE
 
+    def _names(self, node: ast.AST, path: str) -> list[str] | int:
+        names = super()._names(node, path)
+        if isinstance(names, list) and isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            inner = [each for each in walk(node) if isinstance(each, FUNCTIONS)]
+            moved = (at for each in inner for at in moved_doubles(each.body, self._reached(each)))
+            self._read[node] = names = min((at.lineno for at in moved), default=0) or names
+        return names
+
     def _is_operator(self, node: ast.expr, path: str) -> bool:
         """Return whether a node makes float64 of what a method gives, or moves it; a name may hold a module."""
         match node:
-            case ast.Call(ast.Attribute(ast.Call(made, [ast.Call(calculated)], []), "to" | "cuda")):
-                home, _, name = (chain_of(calculated) or "").rpartition(".")
-                return last_name(made) == "tensor" and home in ("np", "numpy") and name in NUMPY_OF_NUMBERS
+            case ast.Call(ast.Attribute(made, "to" | "cuda")) if _is_calculated(made):
+                return True
             case ast.Call(ast.Attribute(made, "float"), [], []) | ast.Call(
                 ast.Attribute(made, "type"), [ast.Attribute(ast.Name("torch"), "float" | "float32")], []
             ):
@@ -249,6 +271,10 @@ class DoubleMakers(CalledOperators):
                 return not self._index.holds(path, CUDA)  # the name of a type, which MPS's is not; else a fix mends it
             case ast.Call(ast.Attribute(ast.Call(ast.Attribute(_, method)) as made, "double"), [], []):
                 return method.islower() and not _is_on_cpu(made)
+            case ast.Call(func, [value]) if last_name(func) == "Parameter":
+                return _is_calculated(value) or is_double(value, frozenset())
+            case ast.Call(func, [_, value, *_]) if last_name(func) == "register_buffer":
+                return _is_calculated(value) or is_double(value, frozenset())
         return False
 
     def _is_apart(self, node: ast.AST) -> bool:
@@ -286,6 +312,102 @@ def _names_sources(node: ast.expr) -> bool:
     """Return whether an expression names files that a compiler reads."""
     texts = (part.value for part in walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str))
     return any(text.endswith((".cpp", ".cu", ".cc", ".c")) for text in texts)
+
+
+def moved_doubles(body: Sequence[ast.AST], parts: Iterable[ast.AST]) -> list[ast.Call]:
+    """Return the calls among some parts of a function that move float64 to a device: arrays of NumPy's, not cast."""
+    moves = [part for part in parts if isinstance(part, ast.Call) and _is_move(part)]
+    names = double_names(body) if moves else frozenset()
+    return [move for move in moves if isinstance(move.func, ast.Attribute) and is_double(move.func.value, names)]
+
+
+def _is_calculated(node: ast.expr) -> bool:
+    """Return whether a node is `torch.tensor(np.log(p) - np.log(q))`: mostly of numbers, which gives float64."""
+    match node:
+        case ast.Call(made, [ast.BinOp(left, _, right)], []) if last_name(made) == "tensor":
+            return _is_calculated(ast.Call(made, [left], [])) or _is_calculated(ast.Call(made, [right], []))
+        case ast.Call(made, [ast.Call(func)], []) if last_name(made) == "tensor":
+            home, _, name = (chain_of(func) or "").rpartition(".")
+            return home in ("np", "numpy") and name in NUMPY_OF_NUMBERS
+    return False
+
+
+def _is_move(call: ast.Call) -> bool:
+    """Return whether a call is `x.cuda()`, or `x.to(device)` without a dtype or the CPU."""
+    match call:
+        case ast.Call(ast.Attribute(_, "cuda" | "to"), args, keywords):
+            given = [*args, *(k.value for k in keywords if k.arg == "device")]
+            words = {w for each in given for w in ((chain_of(each) or "").rpartition(".")[2],)}
+            is_told = any(k.arg == "dtype" for k in keywords) or not words.isdisjoint(DTYPE_WORDS)
+            return not is_told and not any(_says(part, "cpu") for each in given for part in walk(each))
+    return False
+
+
+def double_names(body: Sequence[ast.AST]) -> frozenset[str]:
+    """Return the names that hold arrays of NumPy's with float64, or tensors of these, in the statements of a function.
+
+    A name that is given something cast, too, is none of them.
+    """
+    given: list[tuple[str, ast.expr]] = []
+    for node in (each for statement in body for each in walk(statement)):
+        match node:
+            case ast.Assign([ast.Name(name)], value) | ast.AugAssign(ast.Name(name), _, value):
+                given.append((name, value))
+            case ast.Assign([ast.Tuple(elts)], value):
+                values = value.elts if isinstance(value, ast.Tuple) else [value] * len(elts)
+                given += ((each.id, one) for each, one in zip(elts, values, strict=False) if isinstance(each, ast.Name))
+            case ast.Call(ast.Attribute(ast.Name(name), "append"), [value]):
+                given.append((name, value))
+    cast = {name for name, value in given if any(map(_is_of_dtype, walk(value)))}
+    found: frozenset[str] = frozenset()
+    while more := {name for name, value in given if name not in found | cast and is_double(value, found)}:
+        found |= more
+    return found
+
+
+def _is_of_dtype(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(ast.Attribute(_, "astype" | "type" | "float" | "half" | "int" | "long" | "bool")):
+            return True
+        case ast.Attribute(_, name):
+            return name in ("float32", "float16", "int32", "int64", "uint8")
+    return False
+
+
+def is_double(node: ast.expr, names: Collection[str]) -> bool:
+    """Return whether an expression gives float64 where these names hold it: an array of NumPy's, or a tensor of one."""
+    match node:
+        case ast.Name(name):
+            return name in names
+        case ast.BinOp(left, _, right):
+            return is_double(left, names) or is_double(right, names)
+        case ast.UnaryOp(_, value) | ast.Subscript(value) | ast.Starred(value) | ast.Attribute(value, "T"):
+            return is_double(value, names)
+        case ast.List(elts) | ast.Tuple(elts):
+            return any(is_double(each, names) for each in elts)
+        case ast.Call(func, args, keywords):
+            kinds = [k.value for k in keywords if k.arg == "dtype"]
+            home, name = (chain_of(func) or "").rpartition(".")[0], last_name(func)
+            if kinds:
+                return home == "torch" and (chain_of(kinds[0]) or "") in DOUBLES
+            if home in ("np.random", "numpy.random"):
+                return name in NUMPY_RANDOM and bool(args or keywords)
+            if home in ("np", "numpy"):
+                return _makes_doubles(name, args) or (name in KEEPING and any(is_double(each, names) for each in args))
+            if name in ("from_numpy", "tensor", "as_tensor"):
+                return len(args) == 1 and is_double(args[0], names)
+            return isinstance(func, ast.Attribute) and name in KEEPING and is_double(func.value, names)
+    return False
+
+
+def _makes_doubles(name: str, args: list[ast.expr]) -> bool:
+    """Return whether a function of NumPy's gives float64 of such arguments, which name no dtype."""
+    is_told = any(isinstance(each, ast.Constant) and isinstance(each.value, float) for each in args)
+    if name == "arange":
+        return is_told or any(isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div) for each in args)
+    if name in NUMPY_OF_NUMBERS:
+        return is_told
+    return name in NUMPY_FILLED and (len(args) == 1 or name == "linspace")
 
 
 def _is_call_of(name: str, node: ast.AST) -> bool:

@@ -76,7 +76,7 @@ class ProjectContext:
 
     @cached_property
     def kernels(self) -> LibraryKernels:
-        """Return what reaches kernels of libraries for the CPU and CUDA alone, which is followed over the files on demand."""
+        """Return what leads to libraries' kernels for the CPU and CUDA alone, which is followed on demand."""
         return LibraryKernels(self.index, self.hierarchy)
 
     @cached_property

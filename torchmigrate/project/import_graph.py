@@ -29,7 +29,17 @@ DATA_POINTER = b".data_ptr("  # a file with it may hand the memory of a tensor t
 OF_KERNELS = tuple(sorted({name.partition(".")[0].encode() for name in KERNELS}))
 FROM_NUMPY = b"from_numpy("
 # a file with one of these may make float64, or cast to the name of a type
-DOUBLE = (b".double(", b").float()", b").type(torch.float", FROM_NUMPY, b"tensor(np.", b"tensor(numpy.", b".type())")
+DOUBLE = (
+    b".double(",
+    b"torch.float64",
+    b"torch.double",
+    b").float()",
+    b").type(torch.float",
+    FROM_NUMPY,
+    b"tensor(np.",
+    b"tensor(numpy.",
+    b".type())",
+)
 MOCKS = b"mock", b"monkeypatch"  # a file with one of these may replace functions of torch's in a test
 SEARCH_PATHS = b"sys.path", b"sys import"  # a file with one of these may change where imports are looked for
 COMPUTED_NAMES = b"import_module", b"__import__", b"hydra.utils", b"pydoc"  # may import what no statement names

@@ -15,7 +15,7 @@ from torchmigrate.semantic.guard_regions import OTHERS, GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in
 from torchmigrate.source.edits import Inside
-from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, own_nodes
 from torchmigrate.torch_api.libraries import CUDA_ONLY, KERNELS, takes
 
@@ -259,25 +259,32 @@ def double_uses(module: SemanticModel) -> dict[Function | None, list[int]]:
 
 def double_made(module: SemanticModel, at: int) -> Position | None:
     """Return where float64 is made that what a function reads at an offset leads to, or None."""
-    names = (n.id for n in module.nodes if isinstance(n, ast.Name) and module.span(n)[0] == at)
+    read = (n for n in module.nodes if isinstance(n, (ast.Name, ast.Attribute)) and module.span(n)[0] == at)
     place = Place(str(module.path), module.scopes.module)
+    names = filter(None, map(chain_of, read))
     return next((found for name in names if (found := module.facts.doubles.called_by(place, name))), None)
 
 
 def _uses_of_what_calls(module: SemanticModel, *operators: CalledOperators) -> dict[Function | None, list[int]]:
-    """Return where each function reads what calls certain operators: names, and methods of `self`."""
+    """Return where each function reads what calls certain operators: names, modules' members, and methods of `self`."""
     home = module.scopes.module
     place = Place(str(module.path), home)
-    known = operators if module.facts.files else ()
-    names = {name for name in home.names if any(each.called_by(place, name) for each in known)}
+    known = [each for each in operators if each.are_there] if module.facts.files else []
+
+    def leads_there(name: str) -> bool:
+        return any(each.may_lead_on(place, name) and each.called_by(place, name) for each in known)
+
+    names = set(filter(leads_there, home.names))
     found: dict[Function | None, list[int]] = {}
     methods: dict[tuple[ast.AST | None, str], list[tuple[Function, int]]] = {}
     todo: list[tuple[Function | None, int]] = []
-    for statement in module.scopes.statements if names else ():
+    for statement in module.scopes.statements if known else ():
         function = module.function(statement)
         for node in own_nodes(statement):
             match node:
                 case ast.Name(name, ast.Load()) if name in names:
+                    todo.append((function, module.span(node)[0]))
+                case ast.Attribute(ast.Name(name), member) if name not in names and leads_there(f"{name}.{member}"):
                     todo.append((function, module.span(node)[0]))
                 case ast.Attribute(ast.Name("self"), name) if function:
                     used = module.parent(function), name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from torchmigrate.project.called_operators import double_names, is_double
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.import_graph import FROM_NUMPY
 from torchmigrate.semantic.device_expr import is_cpu
@@ -13,7 +14,7 @@ from torchmigrate.semantic.references import calls_by_name
 from torchmigrate.syntax.resolver import argument_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, own_nodes
 from torchmigrate.torch_api.libraries import ENVIRONMENTS
-from torchmigrate.torch_api.names import DOUBLES, NUMPY_OF_NUMBERS
+from torchmigrate.torch_api.names import DOUBLES, NUMPY_FILLED, NUMPY_OF_NUMBERS, NUMPY_RANDOM
 
 Given = list[tuple[ast.expr, ast.stmt]]  # values, each with the statement that assigns it
 _OUTWARD = (ast.If, ast.With, ast.For, ast.While, ast.Try)  # a function may run at another time
@@ -310,11 +311,9 @@ def is_used_as_tensor(module: SemanticModel, name: str, node: ast.AST) -> bool:
 
 
 _TAKES_ARRAYS = {"torch.from_numpy", "torch.tensor", "torch.as_tensor"}
-_DOUBLES = {"rand", "randn", "random", "random_sample", "uniform", "normal", "standard_normal"}  # of numpy.random
 _GENERATORS = ("numpy.random.RandomState", "numpy.random.default_rng", "numpy.random.Generator")
 _JOINS = {"stack", "concatenate", "hstack", "vstack"}  # of numpy
-_FILLED = {"zeros", "ones", "empty", "linspace", "eye"}  # of numpy, with float64 unless a dtype is given
-_TOLD = _FILLED | {"array", "asarray", "full", "arange"}  # of numpy, with the dtype that is given
+_TOLD = NUMPY_FILLED | {"array", "asarray", "full", "arange"}  # of numpy, with the dtype that is given
 _CASTS = ("torch.float", "torch.half", "torch.bfloat", "torch.int", "torch.long")
 
 
@@ -335,12 +334,25 @@ def _puts_double(module: SemanticModel, call: ast.Call, statement: ast.stmt) -> 
     """Return whether a call is certain to give float64 on a device."""
     match call:
         case ast.Call(ast.Attribute(value, "cuda" | "to")):
-            return not _is_of_cpu(module, call) and not _casts(module, call) and _is_double(module, value, statement)
+            is_made = _is_double(module, value, statement) or _holds_double(module, value, statement)
+            return is_made and not _is_of_cpu(module, call) and not _casts(module, call)
         case ast.Call(ast.Attribute(ast.Name(name), "double"), [], []):
             return _is_on_device(module, name, statement)
     given = [k.value for k in call.keywords if k.arg == "device"]
     is_put = bool(given) and not (isinstance(given[0], ast.Constant) and given[0].value in (None, "cpu"))
     return is_put and not _is_of_cpu(module, call) and _is_double(module, call, statement)
+
+
+def _holds_double(module: SemanticModel, value: ast.expr, statement: ast.stmt) -> bool:
+    """Return whether an expression gives float64 of what NumPy made in the same function."""
+    return is_double(value, _double_names(module, module.function(statement)))
+
+
+@query
+def _double_names(module: SemanticModel, function: Function | None) -> frozenset[str]:
+    apart = (*FUNCTIONS, ast.ClassDef)
+    body = function.body if function else [s for s in module.tree.body if not isinstance(s, apart)]
+    return double_names(body)
 
 
 def _is_on_device(module: SemanticModel, name: str, statement: ast.stmt) -> bool:
@@ -572,12 +584,12 @@ def _is_double_array(module: SemanticModel, node: ast.expr, statement: ast.stmt)
         values = given_before(module, node.id, statement)
         return bool(values) and any(isinstance(v, ast.Call) and _is_double_array(module, v, s) for v, s in values or ())
     match node:
-        case ast.Call(ast.Attribute(maker, name)) if name in _DOUBLES and _is_generator(module, maker, statement):
+        case ast.Call(ast.Attribute(maker, name)) if name in NUMPY_RANDOM and _is_generator(module, maker, statement):
             return True
         case ast.Call(func, args, keywords):
             home, _, name = (module.resolve(func, module.scope(statement)) or "").rpartition(".")
             if home == "numpy.random":
-                return name in _DOUBLES
+                return name in NUMPY_RANDOM
             if home == "numpy" and name in _JOINS and args:
                 joined = args[0]
                 parts = joined.elts if isinstance(joined, (ast.List, ast.Tuple)) else [getattr(joined, "elt", joined)]
@@ -590,7 +602,7 @@ def _is_double_array(module: SemanticModel, node: ast.expr, statement: ast.stmt)
                 return _is_number(module, args[0], statement)
             if name == "array":
                 return len(args) == 1 and isinstance(args[0], ast.List) and bool(args[0].elts) and is_floats(args[0])
-            return name in _FILLED and (len(args) == 1 or name == "linspace")
+            return name in NUMPY_FILLED and (len(args) == 1 or name == "linspace")
     return False
 
 
