@@ -333,8 +333,20 @@ def _is_installed(root: str, dotted: tuple[str, ...]) -> bool:
 def _installed(root: str, dotted: tuple[str, ...]) -> str | None:
     """Return the outermost package around a module that comes into other programs: by installation, or torch.hub."""
     package = os.path.join(root, *dotted[:1])
-    of_hub = os.path.isfile(os.path.join(root, "hubconf.py")) and os.path.isfile(os.path.join(package, "__init__.py"))
-    return installed_package(root, dotted) or (package if dotted and of_hub else None)
+    of_hub = dotted[:1] and dotted[0] in _given_to_hub(root) and os.path.isfile(os.path.join(package, "__init__.py"))
+    return installed_package(root, dotted) or (package if of_hub else None)
+
+
+@cache
+def _given_to_hub(root: str) -> frozenset[str]:
+    """Return the outermost packages that the file imports which torch.hub looks for in a project."""
+    try:
+        tree = ast.parse(page(root, "hubconf.py"))
+    except (SyntaxError, ValueError, RecursionError):
+        return frozenset()
+    named = (n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and not n.level and n.module)
+    plain = (alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names)
+    return frozenset(name.partition(".")[0] for name in (*named, *plain))
 
 
 def _certain_imports(index: ImportIndex, path: str, skips: bool = False) -> list[Import]:
