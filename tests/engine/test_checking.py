@@ -673,6 +673,37 @@ def test_a_test_that_speaks_of_no_cuda_loads_as_before(tmp_path: Path, name: str
     assert any("loads what was saved beside it" in f.message for f in result.findings) is not is_mapped
 
 
+REFUSING = """import torch
+from nets import make
+
+def run(opts):
+    assert torch.cuda.is_available(), "no CUDA"
+    net = make(opts.kind, opts.weights)
+    return net.cuda()
+"""
+NETS = """import torch
+
+def make(kind, weights):
+    if kind == "small":
+        net = torch.nn.Linear(2, 2)
+        if weights is not None:
+            net.load_state_dict(torch.load(weights))
+        return net
+    else:
+        raise ValueError("there is no such kind")
+"""
+
+
+@pytest.mark.parametrize("largest", [1, 40])
+def test_what_code_behind_a_refusal_refuses_holds_nothing(
+    tmp_path: Path, largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found in AutoDL-Projects, which is large: the functions of the other file are entered from here alone."""
+    monkeypatch.setattr(check, "LARGEST_GROUP", largest)
+    found = planned(write_tree(tmp_path, {"main.py": REFUSING, "nets.py": NETS}))["main.py"]
+    assert isinstance(found, Changed) and b"torch.cuda" not in found.after and b".cuda()" not in found.after
+
+
 RESULT = """import pytest
 import torch
 

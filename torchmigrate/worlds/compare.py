@@ -359,13 +359,15 @@ def _deaths(
             if edits:
                 what = new.told.get((kind, place), '"cuda"')
                 yield Fault(edits, world, place, f"{what} would be reached on {world.title}")
-    refused = {place[0] for place in _gone_past(old, new)}
+    refused = {place[0] for place in _gone_past(old, new)} if world.kind != "cuda" else set()
+    behind = _entered_behind(lambda place: place[0] in refused, old, new) if refused else set()
+    past += (new.entries[key].span for key in sorted(behind))
     opened = [(place, end) for place, end in old.shut.items() if place not in new.shut]
     for kind in (LOST, REFUSAL):
         for place, value in new.of(kind):
             gone_past = (
                 dying.holds((kind, place), new)
-                or (world.kind != "cuda" and place[0] in refused)
+                or place[0] in refused
                 or any(_is_between(place, start, end) for start, end in past)
                 or (kind == REFUSAL and any(_is_between(place, start, end) for start, end in opened))
             )
@@ -577,26 +579,25 @@ def _behind_deaths(old: Observations, new: Observations) -> list[tuple[Place, in
     Functions that the original did not enter, and that only such code calls, were not reached either.
     """
     past = [(p, end) for p, end in old.cut.items() if p not in old.caught and new.get(DEATH, p) is None]
-    fresh = new.entries.keys() - old.entries.keys() if past else set()
-    behind: set[str] = set()
-    while fresh:
-        found = {key for key in fresh if all(_comes_from(c, past, behind) for c in new.entries[key].callers)}
-        if not found:
-            break
-        behind |= found
-        fresh -= found
+    behind = _entered_behind(lambda place: any(_is_between(place, *cut) for cut in past), old, new) if past else set()
     return [*past, *(new.entries[key].span for key in sorted(behind))]
+
+
+def _entered_behind(is_past: Callable[[Place], bool], old: Observations, new: Observations) -> set[str]:
+    """Return the functions that the original did not enter, and that only code in such places leads to."""
+    fresh = new.entries.keys() - old.entries.keys()
+    behind: set[str] = set()
+
+    def comes_from(caller: tuple[str, Place] | None) -> bool:
+        return caller is not None and (caller[0] in behind or is_past(caller[1]))
+
+    while found := {key for key in fresh - behind if all(map(comes_from, new.entries[key].callers))}:
+        behind |= found
+    return behind
 
 
 def _is_behind_a_death(place: Place, old: Observations, new: Observations) -> bool:
     return any(_is_between(place, start, end) for start, end in _behind_deaths(old, new))
-
-
-def _comes_from(caller: tuple[str, Place] | None, past: list[tuple[Place, int]], behind: set[str]) -> bool:
-    """Return whether a call stands behind a death, or in a function that only calls behind deaths lead to."""
-    return caller is not None and (
-        caller[0] in behind or any(_is_between(caller[1], start, end) for start, end in past)
-    )
 
 
 def _two_ways(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
