@@ -586,7 +586,8 @@ class Statements(Expressions):
 
     def _assert(self, node: ast.Assert, state: State, frame: Frame) -> State | None:
         failing = self.refine(node.test, state, frame, False)
-        if failing is not None and not self._tests_a_result(node, state, failing, frame):
+        agrees = failing is not None and self._agrees(node.test, state, frame)
+        if failing is not None and not agrees and not self._tests_a_result(node, state, failing, frame):
             words = ast.unparse(node.msg) if node.msg else ""
             refused = _refused(node.test, failing)
             self.seen.add(REFUSAL, self.place(node.test, frame), refused, failing.path, words, failing.doubts)
@@ -596,6 +597,13 @@ class Statements(Expressions):
         if passing is None:
             raise Dead
         return passing
+
+    def _agrees(self, test: ast.expr, state: State, frame: Frame) -> bool:
+        """Return whether a test compares the devices of two objects, of which the same is known: one move took both."""
+        match test:
+            case ast.Compare(ast.Attribute(_, "device") as left, [ast.Eq()], [ast.Attribute(_, "device") as right]):
+                return self.evaluate(left, state, frame) == self.evaluate(right, state, frame)
+        return False
 
     def _tests_a_result(self, node: ast.Assert, state: State, failing: State, frame: Frame) -> bool:
         """Return whether a test function asserts what no device decides, as `x.sum() == 2` is: it refuses no device."""
