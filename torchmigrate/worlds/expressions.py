@@ -31,7 +31,7 @@ from torchmigrate.worlds.program import (
     remembered,
 )
 from torchmigrate.worlds.relevance import gives_self
-from torchmigrate.worlds.state import Call, Dead, Frame, State, end_of, merged
+from torchmigrate.worlds.state import Call, Dead, Died, Frame, State, end_of, merged
 from torchmigrate.worlds.truth import ATTRIBUTES, Setting, World
 from torchmigrate.worlds.values import (
     NOTHING,
@@ -422,6 +422,11 @@ class Expressions(External):
         if isinstance(node.op, ast.Mod) and any(isinstance(a, Const) and a.type is str for a, _, _ in pairs):
             texts = ((values.formatted(str(a.value), b) if isinstance(a, Const) else UNKNOWN, e) for a, b, e in pairs)
             return join(*(text.of(edits) for text, edits in texts))
+        if zero := values.zero_of(node.op, left, right):
+            pairs = [(a, b, e) for a, b, e in pairs if b not in zero]
+            self.seen.add(DEATH, self.place(node, frame), zero, state.path | zero.edits, "a division by zero")
+            if not pairs:
+                raise Died(self.place(node, frame))
         return join(*(one(values.combined(node.op, a, b), edits) for a, b, edits in pairs))
 
     def _compare(self, node: ast.Compare, state: State, frame: Frame) -> Value:

@@ -377,6 +377,16 @@ def combined(op: ast.operator, left: Atom, right: Atom) -> Atom:
     return Unknown()
 
 
+def zero_of(op: ast.operator, left: Value, right: Value) -> Value:
+    """Return the zeros by which numbers are divided: `%` may also fill in what is not known to be a text."""
+    is_number = any(isinstance(atom, Const) and atom.type in (int, float) for atom in left)
+    if not isinstance(op, (ast.Div, ast.FloorDiv)) and not (isinstance(op, ast.Mod) and is_number):
+        return NOTHING
+    return right.only(
+        atom for atom in right if isinstance(atom, Const) and atom.type in (int, float) and not atom.value
+    )
+
+
 def formatted(text: str, given: Atom) -> Value:
     """Return what `text % given` may be: each way in which its parts are known."""
     plain, items = _DIRECTIVE.split(text), given.items if isinstance(given, Items) else (one(given),)
