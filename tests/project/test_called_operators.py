@@ -302,6 +302,37 @@ def test_a_choice_changes_together_with_the_float64_that_an_unsafe_fix_makes_on_
     assert "torch.cuda" not in after["train.py"]
 
 
+WARPING = """import torch.nn.functional as F
+def warp(image, grid):
+    return WARPED
+"""
+TRAINING = """import torch
+from ops import warp
+def main(image, grid):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return warp(image.to(device), grid.to(device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("warped", "raises"),
+    [
+        ("F.grid_sample(image, grid, padding_mode='border')", True),
+        ("F.grid_sample(image.cpu(), grid.cpu(), padding_mode='border')", False),
+        ("F.interpolate(image, scale_factor=2)", False),
+        ("F.grid_sample(image, grid, padding_mode='border')  # torchmigrate: ignore[hazard/mps-grid-sample]", False),
+    ],
+)
+def test_a_choice_leaves_mps_out_for_what_raises_there_in_a_file_that_stays(
+    warped: str, raises: bool, tmp_path: Path
+) -> None:
+    """Found in SfmLearner-Pytorch, r2d2 and MVSNet: on a Mac they ran on the CPU, and would raise."""
+    files = {"main.py": TRAINING, "ops.py": WARPING.replace("WARPED", warped)}
+    after = _after(tmp_path, files, "main.py")
+    assert ("accel.is_complete()" in after) is raises and "torch.cuda" not in after
+    assert "accel.is_complete()" not in texts_after(write_tree(tmp_path, files), unsafe_fixes=True)["main.py"]
+
+
 FLOW = """import torch
 import flows.layers as layers
 from flows.anchors import anchors

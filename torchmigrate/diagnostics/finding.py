@@ -86,6 +86,11 @@ class Finding:
     raises: bool = False  # it raises on one of its backends: a choice of the device that leads there stays
     follows: bool = False  # a test of the device type: rewritten only together with code that it guards
 
+    @property
+    def is_to_do(self) -> bool:
+        """Return whether nothing mends it in this run: it has no fix, or one that is unsafe and not asked for."""
+        return self.status is Status.HELD or (self.fix is None and self.status is Status.OPEN)
+
     def with_status(self, status: Status) -> Finding:
         """Return a copy with another status."""
         return replace(self, status=status)

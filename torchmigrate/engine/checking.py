@@ -73,7 +73,11 @@ class _Run:
             beside = [path for path in choosing if placement(self.facts, Path(path)).path in self.facts.helpers]
             self.results |= dict(self._processed(beside, self._mode))
         self.rewrites = {path: done.rewritten for path, done in surveyed.items() if done.rewritten}
-        self.facts = _with_askers(self.facts, surveyed)
+        self.facts = _with_raising(_with_askers(self.facts, surveyed), self.results)
+        if self.facts.raising:
+            importers = self.facts.index.importers
+            leading = reached(self.facts.raising, lambda path: {use.importer for use in importers.get(path, ())})
+            self._rewrite(path for path in leading if path in self.rewrites)
         if self.facts.askers:
             hiding = {path for path, text in self._texts.items() if b"CUDA_VISIBLE_DEVICES" in text}
             self._rewrite(hiding - self.facts.askers)
@@ -233,6 +237,19 @@ def _with_askers(facts: ProjectContext, by_path: Mapping[str, Done]) -> ProjectC
     """Return the project context with the files that come to ask the helper."""
     new = copy.copy(facts)
     new.askers = _asking(by_path)
+    return new
+
+
+def _with_raising(facts: ProjectContext, by_path: Mapping[str, Done]) -> ProjectContext:
+    """Return the project context with the calls that raise on MPS in files that stay as they are."""
+    found: dict[str, frozenset[int]] = {}
+    for path, done in by_path.items():
+        findings = done.result.findings if isinstance(done.result, Unchanged) and path.endswith(".py") else ()
+        if lines := {f.line for f in findings if f.raises and f.backends == ("mps",) and f.is_to_do}:
+            found[path] = frozenset(lines)
+    new = copy.copy(facts)
+    new.raising = found
+    new.__dict__.pop("raisers", None)
     return new
 
 

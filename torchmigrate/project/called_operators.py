@@ -10,7 +10,6 @@ import ast
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchmigrate.project.class_hierarchy import ClassHierarchy, Definition, Place
@@ -41,7 +40,7 @@ class CalledOperators(ABC):
         self._known: dict[tuple[str, str], Position | None] = {}
         self._read: dict[ast.AST, list[str] | int] = {}
 
-    @cached_property
+    @property
     def are_there(self) -> bool:
         """Return whether the project may have such operators at all; this reads all files."""
         return any(map(self._index.holding, self.WORDS))
@@ -287,6 +286,30 @@ class DoubleMakers(CalledOperators):
             case ast.BinOp() if is_of_bytes(node):
                 return True
         return super()._is_apart(node)
+
+
+class RaisingCalls(CalledOperators):
+    """Follows names to calls that raise on MPS in files that stay as they are, as those do that do not name CUDA."""
+
+    WORDS = ()
+
+    def __init__(self, index: ImportIndex, hierarchy: ClassHierarchy, lines: Mapping[str, frozenset[int]]) -> None:
+        super().__init__(index, hierarchy)
+        self._lines = lines
+
+    @property
+    def are_there(self) -> bool:
+        """Return whether there are such calls."""
+        return bool(self._lines)
+
+    def _is_operator(self, node: ast.expr, path: str) -> bool:
+        """Return whether a node is a call on such a line."""
+        return isinstance(node, ast.Call) and node.lineno in self._lines.get(path, ())
+
+    def _is_apart(self, node: ast.AST) -> bool:
+        """Return whether a node is for devices that the code itself tells apart."""
+        tests = walk(node.test) if isinstance(node, (ast.If, ast.IfExp)) else ()
+        return any(_says(part, device) for part in tests for device in ("cuda", "mps"))
 
 
 def is_handed_to_c(node: ast.AST) -> bool:

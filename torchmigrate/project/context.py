@@ -15,7 +15,13 @@ from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError
 from torchmigrate.config.settings import Settings
 from torchmigrate.project import discovery, helper_file, packaging, process_facts
-from torchmigrate.project.called_operators import CompiledOperators, DoubleMakers, LibraryKernels, scripted
+from torchmigrate.project.called_operators import (
+    CompiledOperators,
+    DoubleMakers,
+    LibraryKernels,
+    RaisingCalls,
+    scripted,
+)
 from torchmigrate.project.class_hierarchy import ClassHierarchy
 from torchmigrate.project.helper_file import NAMES, PACKAGED, ProjectHelper
 from torchmigrate.project.import_graph import OTHERS, Components, Import, ImportIndex
@@ -55,6 +61,8 @@ class ProjectContext:
     helper_at_root: bool = False  # a copy lies where isort looks for the project's own modules, or will do so
     # spans of the original text whose fixes the worlds check holds back, by path, with the reasons (engine.planner)
     held: Mapping[str, Mapping[tuple[int, int], str]] = field(default_factory=dict)
+    # lines that raise on MPS in files that stay as they are, by path (engine.checking)
+    raising: Mapping[str, frozenset[int]] = field(default_factory=dict)
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     _scopes: dict[str, Scope | None] = field(default_factory=dict, compare=False, repr=False)
     _torch_names: dict[tuple[str, str], dict[str, str | None]] = field(default_factory=dict, compare=False, repr=False)
@@ -88,6 +96,11 @@ class ProjectContext:
     def doubles(self) -> DoubleMakers:
         """Return what makes float64 in the project, which is followed over its files on demand."""
         return DoubleMakers(self.index, self.hierarchy)
+
+    @cached_property
+    def raisers(self) -> RaisingCalls:
+        """Return what raises on MPS in files that stay as they are, which is followed over the files on demand."""
+        return RaisingCalls(self.index, self.hierarchy, self.raising)
 
     @property
     def built_on_torch(self) -> frozenset[str]:

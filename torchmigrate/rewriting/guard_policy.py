@@ -215,7 +215,7 @@ def _raising(
     at = region.first_reached({region.home: reached}, beside=True)
     made = double_made(module, at) if at is not None else None
     if at is None and not module.facts.settings.unsafe_fixes:  # which make float64 on the CPU
-        made = _behind_the_answer(module, region, module.facts.doubles)
+        made = _behind_the_answer(module, region, module.facts.doubles, module.facts.raisers)
     if made is None and at is not None:
         made = str(module.path), module.source.position(at)[0]
     return _RAISES.format(_told_place(module, made)) if made else ""
@@ -272,7 +272,7 @@ def _raisers(module: SemanticModel, findings: list[Finding], mended: Around[str]
     doubles = {} if module.facts.settings.unsafe_fixes else double_uses(module)
     found = [(function, at) for function, places in doubles.items() for at in places]
     for finding in findings:
-        if finding.raises and (_is_to_do(finding) or (finding.status is Status.LEFT and finding.blocks)):
+        if finding.raises and (finding.is_to_do or (finding.status is Status.LEFT and finding.blocks)):
             node = expression_of(module, finding)
             found.append((module.function(node) if node else None, finding.start))
     return [(function, at) for function, at in found if mended.find(at, at) is None]
@@ -300,12 +300,7 @@ def _deciding(module: SemanticModel, function: Function) -> tuple[Inside, Around
 
 def _for_mps_alone(findings: list[Finding]) -> list[int]:
     """Return where something is reported that MPS alone cannot do, and that nothing mends in this run."""
-    return [f.start for f in findings if f.backends == ("mps",) and _is_to_do(f)]
-
-
-def _is_to_do(finding: Finding) -> bool:
-    """Return whether nothing mends a finding in this run: it has no fix, or one that is unsafe and not asked for."""
-    return finding.status is Status.HELD or (finding.fix is None and finding.status is Status.OPEN)
+    return [f.start for f in findings if f.backends == ("mps",) and f.is_to_do]
 
 
 def _asks_for_cuda(module: SemanticModel, region: GuardRegion) -> bool:

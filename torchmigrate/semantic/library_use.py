@@ -253,16 +253,17 @@ def _operator_uses(module: SemanticModel) -> dict[Function | None, list[int]]:
 
 @query
 def double_uses(module: SemanticModel) -> dict[Function | None, list[int]]:
-    """Return where each function reads what makes float64, which MPS refuses."""
-    return _uses_of_what_calls(module, module.facts.doubles)
+    """Return where each function reads what makes float64, which MPS refuses, or raises there in another file."""
+    return _uses_of_what_calls(module, module.facts.doubles, module.facts.raisers)
 
 
 def double_made(module: SemanticModel, at: int) -> Position | None:
-    """Return where float64 is made that what a function reads at an offset leads to, or None."""
+    """Return where float64 is made, or MPS raises, that what a function reads at an offset leads to, or None."""
     read = (n for n in module.nodes if isinstance(n, (ast.Name, ast.Attribute)) and module.span(n)[0] == at)
     place = Place(str(module.path), module.scopes.module)
-    names = filter(None, map(chain_of, read))
-    return next((found for name in names if (found := module.facts.doubles.called_by(place, name))), None)
+    names = [*filter(None, map(chain_of, read))]
+    followed = (module.facts.doubles, module.facts.raisers)
+    return next((found for name in names for each in followed if (found := each.called_by(place, name))), None)
 
 
 def _uses_of_what_calls(module: SemanticModel, *operators: CalledOperators) -> dict[Function | None, list[int]]:
