@@ -302,7 +302,8 @@ def test_a_choice_changes_together_with_the_float64_that_an_unsafe_fix_makes_on_
     assert "torch.cuda" not in after["train.py"]
 
 
-WARPING = """import torch.nn.functional as F
+WARPING = """import torch
+import torch.nn.functional as F
 def warp(image, grid):
     return WARPED
 """
@@ -314,23 +315,32 @@ def main(image, grid):
 """
 
 
+@pytest.mark.parametrize("names_cuda", [False, True])
 @pytest.mark.parametrize(
     ("warped", "raises"),
     [
         ("F.grid_sample(image, grid, padding_mode='border')", True),
+        ("torch.sparse.FloatTensor(grid, image, (4, 4))", True),
+        ("torch.sparse.FloatTensor(grid, image, (4, 4)).to_dense()", False),
         ("F.grid_sample(image.cpu(), grid.cpu(), padding_mode='border')", False),
         ("F.interpolate(image, scale_factor=2)", False),
         ("F.grid_sample(image, grid, padding_mode='border')  # torchmigrate: ignore[hazard/mps-grid-sample]", False),
     ],
 )
 def test_a_choice_leaves_mps_out_for_what_raises_there_in_a_file_that_stays(
-    warped: str, raises: bool, tmp_path: Path
+    warped: str, raises: bool, names_cuda: bool, tmp_path: Path
 ) -> None:
     """Found in SfmLearner-Pytorch, r2d2 and MVSNet: on a Mac they ran on the CPU, and would raise."""
-    files = {"main.py": TRAINING, "ops.py": WARPING.replace("WARPED", warped)}
+    cuda = "def seed(n):\n    torch.cuda.manual_seed_all(n)\n    torch.cuda.empty_cache()\n" * names_cuda
+    files = {"main.py": TRAINING, "ops.py": WARPING.replace("WARPED", warped).replace("def", f"{cuda}def")}
     after = _after(tmp_path, files, "main.py")
-    assert ("accel.is_complete()" in after) is raises and "torch.cuda" not in after
-    assert "accel.is_complete()" not in texts_after(write_tree(tmp_path, files), unsafe_fixes=True)["main.py"]
+    is_mended = names_cuda and "grid_sample" in warped  # by a safe fix there
+    assert ("accel.is_complete()" in after) is (raises and not is_mended) and "torch.cuda" not in after
+    is_mended = "grid_sample" in warped or not raises
+    assert (
+        not is_mended
+        or "accel.is_complete()" not in texts_after(write_tree(tmp_path, files), unsafe_fixes=True)["main.py"]
+    )
 
 
 FLOW = """import torch

@@ -200,10 +200,7 @@ def in_new_lines(results: Sequence[FileResult], facts: ProjectContext) -> list[F
 
     @cache
     def moved(path: str) -> Sequence[tuple[str, int, int, int, int]]:
-        import difflib  # imported here, as only a run that holds edits back needs it
-
-        before, after = changed[path].before.splitlines(), changed[path].after.splitlines()
-        return difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+        return _moved_lines(changed[path])
 
     def retold(path: str, finding: Finding) -> Finding:
         match = _TOLD_LINE.match(finding.held) if finding.held in reasons[path] else None
@@ -221,6 +218,14 @@ def in_new_lines(results: Sequence[FileResult], facts: ProjectContext) -> list[F
         else r
         for r in results
     ]
+
+
+def _moved_lines(result: Changed) -> Sequence[tuple[str, int, int, int, int]]:
+    """Return which lines of the text before became which of the text after, as difflib's operations."""
+    import difflib  # imported here, as only a run that holds edits back needs it
+
+    before, after = result.before.splitlines(), result.after.splitlines()
+    return difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
 
 
 _TOLD_LINE = re.compile(r"(?:(?P<file>[^:]+\.py), )?line (?P<line>\d+): ")
@@ -241,11 +246,17 @@ def _with_askers(facts: ProjectContext, by_path: Mapping[str, Done]) -> ProjectC
 
 
 def _with_raising(facts: ProjectContext, by_path: Mapping[str, Done]) -> ProjectContext:
-    """Return the project context with the calls that raise on MPS in files that stay as they are."""
+    """Return the project context with the calls that raise on MPS and stay as they are."""
     found: dict[str, frozenset[int]] = {}
     for path, done in by_path.items():
-        findings = done.result.findings if isinstance(done.result, Unchanged) and path.endswith(".py") else ()
-        if lines := {f.line for f in findings if f.raises and f.backends == ("mps",) and f.is_to_do}:
+        result = done.result
+        if not path.endswith(".py") or not isinstance(result, (Unchanged, Changed)):
+            continue
+        lines = {f.line for f in result.findings if f.raises and f.backends == ("mps",) and f.is_to_do}
+        if lines and isinstance(result, Changed):  # calls are followed in the texts before
+            moves = [(i - j, j, n) for _, i, _, j, n in _moved_lines(result)]
+            lines = {line + shift for line in lines for shift, j, n in moves if j < line <= n}
+        if lines:
             found[path] = frozenset(lines)
     new = copy.copy(facts)
     new.raising = found

@@ -289,7 +289,7 @@ class DoubleMakers(CalledOperators):
 
 
 class RaisingCalls(CalledOperators):
-    """Follows names to calls that raise on MPS in files that stay as they are, as those do that do not name CUDA."""
+    """Follows names to calls that raise on MPS and stay as they are, as those do in files that do not name CUDA."""
 
     WORDS = ()
 
@@ -309,7 +309,7 @@ class RaisingCalls(CalledOperators):
     def _is_apart(self, node: ast.AST) -> bool:
         """Return whether a node is for devices that the code itself tells apart."""
         tests = walk(node.test) if isinstance(node, (ast.If, ast.IfExp)) else ()
-        return any(_says(part, device) for part in tests for device in ("cuda", "mps"))
+        return any(_says(part, "cuda") or _says(part, "mps") for part in tests)
 
 
 def is_handed_to_c(node: ast.AST) -> bool:
@@ -393,7 +393,7 @@ def _is_of_dtype(node: ast.AST) -> bool:
         case ast.Call(ast.Attribute(_, "astype" | "type" | "float" | "half" | "int" | "long" | "bool")):
             return True
         case ast.Attribute(_, name):
-            return name in ("float32", "float16", "int32", "int64", "uint8")
+            return name in DTYPE_WORDS and name not in ("float64", "double", "dtype")
     return False
 
 

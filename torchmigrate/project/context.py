@@ -61,7 +61,7 @@ class ProjectContext:
     helper_at_root: bool = False  # a copy lies where isort looks for the project's own modules, or will do so
     # spans of the original text whose fixes the worlds check holds back, by path, with the reasons (engine.planner)
     held: Mapping[str, Mapping[tuple[int, int], str]] = field(default_factory=dict)
-    # lines that raise on MPS in files that stay as they are, by path (engine.checking)
+    # lines of the original texts that raise on MPS and stay as they are, by path (engine.checking)
     raising: Mapping[str, frozenset[int]] = field(default_factory=dict)
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     _scopes: dict[str, Scope | None] = field(default_factory=dict, compare=False, repr=False)
@@ -99,7 +99,7 @@ class ProjectContext:
 
     @cached_property
     def raisers(self) -> RaisingCalls:
-        """Return what raises on MPS in files that stay as they are, which is followed over the files on demand."""
+        """Return what raises on MPS and stays as it is, which is followed over the files on demand."""
         return RaisingCalls(self.index, self.hierarchy, self.raising)
 
     @property

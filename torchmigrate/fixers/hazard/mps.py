@@ -474,12 +474,14 @@ def mps_grid_sample(context: RuleContext) -> Iterator[Finding]:
     module, padding = context.module, argument_of(call, "padding_mode", 3)
     names_border = "border" in strings_in(module, module.tree) or _in_other_files(module, *BORDER)
     is_open = padding is not None and not isinstance(padding, ast.Constant) and names_border
+    lacking = []
+    if "backward" in identifiers_in(module, module.tree) or _in_other_files(module, TRAINING):
+        lacking.append(f"has no gradient of `{name}`")
     if _is(padding, "border") or is_open:
-        lacks = f"MPS cannot pad with borders before torch {since}{', which this may ask for' if is_open else ''}"
-    elif "backward" in identifiers_in(module, module.tree) or _in_other_files(module, TRAINING):
-        lacks = f"MPS has no gradient of `{name}` before torch {since}"
-    else:
+        lacking.append(f"cannot pad with borders{', which this may ask for,' if is_open else ''}")
+    if not lacking:
         return
+    lacks = f"MPS {' and '.join(lacking)} before torch {since}"
     if not _needs_none(context, name, call):
         yield _falling_back(context, name, call, lacks) or context.note(f"{lacks}: {context.rule.message}")
 
@@ -635,6 +637,26 @@ def sparse(context: RuleContext) -> Iterator[Finding]:
             yield context.note(what, blocks=True)
     elif context.call is not None and not _on_cpu(context, context.call):
         yield replace(context.note(), backends=("mps",))
+
+
+def coo(context: RuleContext) -> Iterator[Finding]:
+    """Yield a finding for a COO tensor that is made, where the project allows a release in which MPS has none."""
+    call, since = context.call, next(iter(context.rule.since.values()))
+    if call is None or not context.module.facts.is_for_devices or context.module.facts.torch_at_least(f">={since}"):
+        return
+    if any(k.arg == "layout" for k in call.keywords) or _on_cpu(context, call) or _is_made_dense(context, call):
+        return
+    yield context.note()
+
+
+def _is_made_dense(context: RuleContext, call: ast.Call) -> bool:
+    """Return whether a sparse tensor is dense again before it is moved: `x.to_sparse().coalesce().to_dense()`."""
+    node: ast.AST = call
+    while isinstance(up := context.module.parent(node), ast.Attribute) and up.attr in ("coalesce", "t", "to_dense"):
+        if up.attr == "to_dense":
+            return True
+        node = context.module.parent(up) or up
+    return False
 
 
 def _on_cpu(context: RuleContext, call: ast.Call) -> bool:
