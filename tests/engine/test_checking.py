@@ -673,6 +673,27 @@ def test_a_test_that_speaks_of_no_cuda_loads_as_before(tmp_path: Path, name: str
     assert any("loads what was saved beside it" in f.message for f in result.findings) is not is_mapped
 
 
+WRITER = """import json
+IMPORTED
+def write(path):
+    config = {"dist_backend": "nccl"}
+    config["dist_backend"] = "nccl"
+    with open(path, "w") as file:
+        json.dump(config, file)
+
+if __name__ == "__main__":
+    write("config.json")
+"""
+
+
+@pytest.mark.parametrize(("imported", "is_told"), [("import os", False), ("import torch", True), ("import net", True)])
+def test_a_program_that_uses_no_torch_chooses_no_backend(tmp_path: Path, imported: str, is_told: bool) -> None:
+    """Found in TorchSSL and openfold, which write configurations for other machines."""
+    net = "import torch\nimport torch.distributed as dist\ndist.init_process_group('nccl')\nx = torch.ones(1).cuda()\n"
+    found = planned(write_tree(tmp_path, {"write.py": WRITER.replace("IMPORTED", imported), "net.py": net}))
+    assert isinstance(found["write.py"], Changed) is is_told
+
+
 REFUSING = """import torch
 from nets import make
 

@@ -1572,6 +1572,19 @@ def test_a_package_is_not_installed_with_a_helper_that_tests_of_one_folder_alone
     assert texts_after(tmp_path) == {}
 
 
+def test_a_program_among_tests_finds_the_helper_that_lies_beside_them(tmp_path: Path) -> None:
+    """Found in avalanche, whose distributed tests did not start any more."""
+    program = "import os\ndef run():\n    if os.environ.get('GPU'):\n        import torch\n"
+    program += "        print(torch.cuda.device_count())\nif __name__ == '__main__':\n    run()\n"
+    files = {"pkg/__init__.py": "", "tests/__init__.py": "", "tests/run_tests.py": program, "tests/unit.py": "f = 1\n"}
+    packages = "from setuptools import setup\nsetup(name='pkg', packages=['pkg', 'tests'])\n"
+    done = texts_after(
+        write_tree(tmp_path, {**files, "setup.py": packages, "tests/test_a.py": "from tests.unit import f\n"})
+    )
+    assert "            from . import accel\n        except ImportError:" in done["tests/run_tests.py"]
+    assert "tests/accel.py" in done
+
+
 def test_a_test_that_imports_the_package_late_can_be_collected_without_it(tmp_path: Path) -> None:
     """Found in state-spaces/mamba, whose package needs triton: a test that skips itself failed to be collected."""
     tests = {f"tests/test_{name}.py": "from pkg.net import f\n" for name in "abc"}

@@ -320,8 +320,8 @@ def main(image, grid):
     ("warped", "raises"),
     [
         ("F.grid_sample(image, grid, padding_mode='border')", True),
-        ("torch.sparse.FloatTensor(grid, image, (4, 4))", True),
-        ("torch.sparse.FloatTensor(grid, image, (4, 4)).to_dense()", False),
+        ("image.to_sparse_csr()", True),
+        ("torch.sparse.FloatTensor(grid, image, (4, 4))", False),
         ("F.grid_sample(image.cpu(), grid.cpu(), padding_mode='border')", False),
         ("F.interpolate(image, scale_factor=2)", False),
         ("F.grid_sample(image, grid, padding_mode='border')  # torchmigrate: ignore[hazard/mps-grid-sample]", False),

@@ -18,7 +18,7 @@ from torchmigrate.engine.worker import Done, Progress, Read
 from torchmigrate.helper.placement import placement
 from torchmigrate.project import mocks
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.project.import_graph import reached
+from torchmigrate.project.import_graph import CUDA, reached
 from torchmigrate.rewriting.native_style import chooses
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.source.encoding import PYTHON_2, is_python_2
@@ -252,7 +252,9 @@ def _with_raising(facts: ProjectContext, by_path: Mapping[str, Done]) -> Project
         result = done.result
         if not path.endswith(".py") or not isinstance(result, (Unchanged, Changed)):
             continue
-        lines = {f.line for f in result.findings if f.raises and f.backends == ("mps",) and f.is_to_do}
+        is_about_cuda = facts.index.holds(path, CUDA)  # there, a fix is unsafe where it may not raise at all
+        left = (f for f in result.findings if f.raises and f.backends == ("mps",) and f.is_to_do)
+        lines = {f.line for f in left if f.fix is None or not is_about_cuda}
         if lines and isinstance(result, Changed):  # calls are followed in the texts before
             moves = [(i - j, j, n) for _, i, _, j, n in _moved_lines(result)]
             lines = {line + shift for line in lines for shift, j, n in moves if j < line <= n}

@@ -789,9 +789,12 @@ def placement(facts: ProjectContext, path: Path) -> Placement:
     if facts.is_test(str(path)) and not _is_in_installed(facts.index, place) and (tested := _tested(facts, str(path))):
         place = _absolute(facts.index, *tested, facts.helper)
     if place.path in facts.test_copies:
-        own = beside(str(path), facts.helper)
-        is_module = facts.index.is_package(os.path.dirname(path))
-        return replace(own, statement=f"from . import {facts.helper}") if is_module else own
+        own, directory = beside(str(path), facts.helper), os.path.dirname(path)
+        if not facts.index.is_package(directory):
+            return own
+        is_script = runs_itself(facts.index, str(path))
+        dots = f"from . import {facts.helper}"
+        return replace(own, statement=_either(facts.helper, directory, directory) if is_script else dots)
     return place
 
 

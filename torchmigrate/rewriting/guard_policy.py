@@ -224,7 +224,8 @@ def _raising(
 def _told_place(module: SemanticModel, position: Position) -> str:
     """Return a position in words: `line 3`, with its file where it is another."""
     path, line = position
-    return f"{'' if path == str(module.path) else f'{os.path.relpath(path, module.facts.index.root)}, '}line {line}"
+    file = "" if path == str(module.path) else os.path.relpath(path, module.facts.index.root)
+    return ", ".join(filter(None, (file, f"line {line}" if line else "")))
 
 
 @query

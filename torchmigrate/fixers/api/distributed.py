@@ -14,8 +14,9 @@ from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults
 from torchmigrate.fixers.hazard.mps import names_device, where_cuda_is_named
+from torchmigrate.helper.placement import runs_itself
 from torchmigrate.project.class_hierarchy import Definition, Place
-from torchmigrate.project.import_graph import BACKENDS
+from torchmigrate.project.import_graph import BACKENDS, reached
 from torchmigrate.project.process_facts import starts_nccl
 from torchmigrate.semantic.device_expr import wrapped
 from torchmigrate.semantic.dominance import called, know_parents, reads
@@ -273,10 +274,23 @@ def nccl(context: RuleContext) -> Iterator[Finding]:
     if context.qualified == _ASKS:
         yield context.note("handed on as a function: it asks for NCCL alone")
         return
+    if _only_tells(context.module):
+        yield context.left("nothing here uses torch: it tells other programs, which may run on other machines")
+        return
     found = list(_given_or_asked(context, node))
     yield from found
     if not found:
         yield from _left(context)
+
+
+@query
+def _only_tells(module: SemanticModel) -> bool:
+    """Return whether a file is a program that uses torch nowhere, as one does that writes configurations."""
+    index, path = module.facts.index, str(module.path)
+    if index.importers.get(path) or path not in index.files or not runs_itself(index, path):
+        return False
+    imports = (item for file in reached([path], index.imported_by) for item in index.imports.get(file, ()))
+    return not any(item.module.partition(".")[0] in module.facts.built_on_torch for item in imports if not item.level)
 
 
 def _given_or_asked(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
