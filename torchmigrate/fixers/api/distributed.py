@@ -703,6 +703,9 @@ def spawned(context: RuleContext) -> Iterator[Finding]:
             yield context.note(_UNGUARDED)
         return
     options = {k.arg: k.value for k in call.keywords if k.arg}
+    if _is_by_flag(context, call) and _is_unguarded(module, call) and _is_iterated(module, call):
+        yield context.note(f"{_UNGUARDED}; without CUDA there was no worker")
+        return
     if len(options) < len(call.keywords) or not _is_positive(context, options.get("num_workers")):
         return
     for name in _GIVEN:
@@ -727,6 +730,23 @@ _UNGUARDED = (
 def _chooses_start(module: SemanticModel) -> bool:
     said = identifiers(module) | {text.lower() for text in strings_in(module, module.tree)}
     return bool(_OTHER_WAYS & said)
+
+
+def _is_by_flag(context: RuleContext, call: ast.Call) -> bool:
+    """Return whether a flag decides that there are workers: `**({"num_workers": 1} if cuda else {})`, or by a name."""
+    for keyword in call.keywords:
+        value: ast.AST | None = keyword.value
+        if keyword.arg is None and isinstance(value, ast.Name) and (found := _only(context.scope, value.id)):
+            value = found[1]
+        match keyword.arg, value:
+            case "num_workers", ast.IfExp(_, body, orelse):
+                return _is_positive(context, body) != _is_positive(context, orelse)
+            case None, ast.IfExp(_, ast.Dict(keys, values), ast.Dict([])):
+                given = {
+                    key.value: each for key, each in zip(keys, values, strict=True) if isinstance(key, ast.Constant)
+                }
+                return _is_positive(context, given.get("num_workers"))
+    return False
 
 
 def _is_positive(context: RuleContext, node: ast.expr | None) -> bool:
@@ -771,11 +791,28 @@ def _is_at_import(module: SemanticModel, node: ast.AST) -> bool:
     )
 
 
+def _is_unguarded(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether a script may come here when it is imported: in no function, and under no test for `__main__`."""
+    around = [*module.ancestors(node)]
+    tests = (part for up in around if isinstance(up, ast.If) for part in ast.walk(up.test))
+    is_main = any(isinstance(part, ast.Constant) and part.value == "__main__" for part in tests)
+    is_in_function = any(isinstance(up, (*FUNCTIONS, ast.Lambda, ast.ClassDef)) for up in around)
+    return not (is_main or is_in_function or str(module.path).endswith(".ipynb"))
+
+
 def _is_used_at_import(module: SemanticModel, call: ast.Call, uses: Callable[[ast.AST, str], bool]) -> bool:
     """Return whether what a call makes is used so at once, or by the one name that it gets."""
     match module.parent(call):
         case ast.Assign([ast.Name(name)]) if _only(module.scopes.module, name):
             return any(uses(node, name) and _is_at_import(module, node) for node in module.nodes)
+    return False
+
+
+def _is_iterated(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether a loader of a script is iterated anywhere in it, as in `train()`."""
+    match module.parent(call):
+        case ast.Assign([ast.Name(name)]):
+            return any(_iterates(node, name) for node in module.nodes)
     return False
 
 
