@@ -85,7 +85,7 @@ def _first(index: "int | None" = None) -> torch.device:
 
 
 def device(index_or_device: Any = None) -> torch.device:
-    """Return the accelerator with that index, or the current one for None; "cpu" stays."""
+    """Return the accelerator with that index, or the current one for None; "cpu" stays, -1 is the CPU off CUDA."""
     kind, index = _here().type, index_or_device
     if isinstance(index, torch.device) or (isinstance(index, str) and not index.isdigit()):
         named = torch.device(index)
@@ -94,6 +94,8 @@ def device(index_or_device: Any = None) -> torch.device:
         index = named.index
     if index is None or kind == "cpu":
         return _here()
+    if int(index) < 0 and kind != "cuda":
+        return torch.device("cpu")
     if int(index) > 0 and kind != "cuda" and (kind == "mps" or getattr(torch, kind).device_count() < 2):
         warnings.warn(f"accel: device {index} was asked for, but there is only {kind}:0", stacklevel=2)
         index = 0

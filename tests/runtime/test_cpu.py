@@ -421,3 +421,10 @@ def test_record_stream_needs_no_queue_on_the_cpu():
 def test_cast_to_torch_tensor_is_the_default_type():
     """`Tensor = torch.cuda.FloatTensor if cuda else torch.Tensor`."""
     assert accel.cast(torch.ones(2, dtype=torch.float64), torch.Tensor).dtype is torch.float32
+
+
+@pytest.mark.parametrize("kind", ["mps", "xpu"])
+def test_a_negative_index_is_the_cpu_where_there_is_no_cuda(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU tensor's `get_device()` is -1, and users ask for the CPU with it (avalanche's `--cuda -1`)."""
+    monkeypatch.setattr(accel, "_device", torch.device(kind))
+    assert accel.device(-1) == torch.device("cpu")
