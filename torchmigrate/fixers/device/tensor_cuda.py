@@ -297,7 +297,9 @@ def _is_state(module: SemanticModel, call: ast.Call) -> bool:
 
 @query
 def _is_test_without_cuda(module: SemanticModel) -> bool:
-    return module.facts.is_test(str(module.path)) and not any("cuda" in word for word in words_in(module, module.tree))
+    """Return whether a file is a test that does not name CUDA; what reads a command line is a program."""
+    is_test = module.facts.is_test(str(module.path)) and "argparse" not in module.scopes.module.libraries()
+    return is_test and not any("cuda" in word for word in words_in(module, module.tree))
 
 
 def _is_cache(context: RuleContext, call: ast.Call) -> bool:
