@@ -664,6 +664,7 @@ def test_a_device_that_waits_in_a_global_is_followed(
         ("tests/test_logits.py", "", False),
         ("tests/test_logits.py", "model.cuda()\n", True),
         ("example/test_logits.py", "import argparse\n", True),
+        ("tests/test_logits.py", "import argparse\n", False),
         ("logits.py", "", True),
     ],
 )
