@@ -346,12 +346,16 @@ def moved_doubles(body: Sequence[ast.AST], parts: Iterable[ast.AST]) -> list[ast
 
 def _is_calculated(node: ast.expr) -> bool:
     """Return whether a node is `torch.tensor(np.log(p) - np.log(q))`: mostly of numbers, which gives float64."""
-    match node:
-        case ast.Call(made, [ast.BinOp(left, _, right)], []) if last_name(made) == "tensor":
-            return _is_calculated(ast.Call(made, [left], [])) or _is_calculated(ast.Call(made, [right], []))
-        case ast.Call(made, [ast.Call(func)], []) if last_name(made) == "tensor":
-            home, _, name = (chain_of(func) or "").rpartition(".")
-            return home in ("np", "numpy") and name in NUMPY_OF_NUMBERS
+    todo = node.args if isinstance(node, ast.Call) and last_name(node.func) == "tensor" and not node.keywords else []
+    todo = [*todo] if len(todo) == 1 else []
+    while todo:
+        match todo.pop():
+            case ast.BinOp(left, _, right):
+                todo += [left, right]
+            case ast.Call(func):
+                home, _, name = (chain_of(func) or "").rpartition(".")
+                if home in ("np", "numpy") and name in NUMPY_OF_NUMBERS:
+                    return True
     return False
 
 
@@ -382,10 +386,13 @@ def double_names(body: Sequence[ast.AST]) -> frozenset[str]:
             case ast.Call(ast.Attribute(ast.Name(name), "append"), [value]):
                 given.append((name, value))
     cast = {name for name, value in given if any(map(_is_of_dtype, walk(value)))}
-    found: frozenset[str] = frozenset()
-    while more := {name for name, value in given if name not in found | cast and is_double(value, found)}:
-        found |= more
-    return found
+    found: set[str] = set()
+    todo, more = [(name, value) for name, value in given if name not in cast], True
+    while more:
+        before = len(found)
+        found.update(name for name, value in todo if name not in found and is_double(value, found))
+        more = len(found) > before
+    return frozenset(found)
 
 
 def _is_of_dtype(node: ast.AST) -> bool:
@@ -399,28 +406,38 @@ def _is_of_dtype(node: ast.AST) -> bool:
 
 def is_double(node: ast.expr, names: Collection[str]) -> bool:
     """Return whether an expression gives float64 where these names hold it: an array of NumPy's, or a tensor of one."""
-    match node:
-        case ast.Name(name):
-            return name in names
-        case ast.BinOp(left, _, right):
-            return is_double(left, names) or is_double(right, names)
-        case ast.UnaryOp(_, value) | ast.Subscript(value) | ast.Starred(value) | ast.Attribute(value, "T"):
-            return is_double(value, names)
-        case ast.List(elts) | ast.Tuple(elts):
-            return any(is_double(each, names) for each in elts)
-        case ast.Call(func, args, keywords):
-            kinds = [k.value for k in keywords if k.arg == "dtype"]
-            home, name = (chain_of(func) or "").rpartition(".")[0], last_name(func)
-            if kinds:
-                return home == "torch" and (chain_of(kinds[0]) or "") in DOUBLES
-            if home in ("np.random", "numpy.random"):
-                return name in NUMPY_RANDOM and bool(args or keywords)
-            if home in ("np", "numpy"):
-                return _makes_doubles(name, args) or (name in KEEPING and any(is_double(each, names) for each in args))
-            if name in ("from_numpy", "tensor", "as_tensor"):
-                return len(args) == 1 and is_double(args[0], names)
-            return isinstance(func, ast.Attribute) and name in KEEPING and is_double(func.value, names)
+    todo = [node]
+    while todo:
+        match todo.pop():
+            case ast.Name(name) if name in names:
+                return True
+            case ast.BinOp(left, _, right):
+                todo += [left, right]
+            case ast.UnaryOp(_, value) | ast.Subscript(value) | ast.Starred(value) | ast.Attribute(value, "T"):
+                todo.append(value)
+            case ast.List(elts) | ast.Tuple(elts):
+                todo += elts
+            case ast.Call() as call:
+                makes, given = _made_of(call)
+                if makes:
+                    return True
+                todo += given
     return False
+
+
+def _made_of(call: ast.Call) -> tuple[bool, Sequence[ast.expr]]:
+    """Return whether a call makes float64 itself, and else of what it makes the same dtype."""
+    home, name = (chain_of(call.func) or "").rpartition(".")[0], last_name(call.func)
+    if kinds := [k.value for k in call.keywords if k.arg == "dtype"]:
+        return home == "torch" and (chain_of(kinds[0]) or "") in DOUBLES, ()
+    if home in ("np.random", "numpy.random"):
+        return name in NUMPY_RANDOM and bool(call.args or call.keywords), ()
+    if home in ("np", "numpy"):
+        return _makes_doubles(name, call.args), call.args if name in KEEPING else ()
+    if name in ("from_numpy", "tensor", "as_tensor"):
+        return False, call.args if len(call.args) == 1 else ()
+    keeps = isinstance(call.func, ast.Attribute) and name in KEEPING
+    return False, [call.func.value] if keeps and isinstance(call.func, ast.Attribute) else ()
 
 
 def _makes_doubles(name: str, args: list[ast.expr]) -> bool:
