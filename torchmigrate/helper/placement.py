@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from torchmigrate.base import system
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.project.import_graph import CUDA, SEARCH_PATHS, Import, ImportIndex, Use
+from torchmigrate.project.import_graph import CUDA, SEARCH_PATHS, Import, ImportIndex, Use, read_imports
 from torchmigrate.project.packaging import (
     ASIDE,
     asks_for_release,
@@ -340,13 +340,8 @@ def _installed(root: str, dotted: tuple[str, ...]) -> str | None:
 @cache
 def _given_to_hub(root: str) -> frozenset[str]:
     """Return the outermost packages that the file imports which torch.hub looks for in a project."""
-    try:
-        tree = ast.parse(page(root, "hubconf.py"))
-    except (SyntaxError, ValueError, RecursionError):
-        return frozenset()
-    named = (n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and not n.level and n.module)
-    plain = (alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names)
-    return frozenset(name.partition(".")[0] for name in (*named, *plain))
+    imports = read_imports(os.path.join(root, "hubconf.py"))
+    return frozenset(item.module.partition(".")[0] for item in imports if not item.level)
 
 
 def _certain_imports(index: ImportIndex, path: str, skips: bool = False) -> list[Import]:

@@ -94,7 +94,7 @@ class CalledOperators(ABC):
 
     def _is_apart(self, node: ast.AST) -> bool:
         """Return whether the parts of a node do not count: it tells CUDA's tensors from others."""
-        return isinstance(node, (ast.If, ast.IfExp)) and any(_says(part, "cuda") for part in walk(node.test))
+        return _asks_about(node, "cuda")
 
     def _follow(self, place: Place, name: str) -> Position | None:
         todo = [(place, name, 0)]
@@ -129,11 +129,16 @@ class CalledOperators(ABC):
         """
         if node not in self._read:
             parts = list(self._reached(node))
-            line = next((p.lineno for p in parts if isinstance(p, ast.expr) and self._is_operator(p, path)), None)
+            line = next((p.lineno for p in parts if isinstance(p, ast.expr) and self._is_operator(p, path)), 0)
+            line = line or self._line_of_flow(node)
             names = {p.id for p in parts if isinstance(p, ast.Name)}
             members = (chain_of(p) for p in parts if isinstance(p, ast.Attribute) and isinstance(p.value, ast.Name))
             self._read[node] = line or sorted(names.union(filter(None, members)))
         return self._read[node]
+
+    def _line_of_flow(self, node: ast.AST) -> int:
+        """Return the line where a definition calls an operator by what flows there, or 0."""
+        return 0
 
     def _reached(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield the parts of a definition or value that count."""
@@ -249,13 +254,11 @@ class DoubleMakers(CalledOperators):
 
     WORDS = DOUBLE
 
-    def _names(self, node: ast.AST, path: str) -> list[str] | int:
-        names = super()._names(node, path)
-        if isinstance(names, list) and isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            inner = [each for each in walk(node) if isinstance(each, FUNCTIONS)]
-            moved = (at for each in inner for at in moved_doubles(each.body, self._reached(each)))
-            self._read[node] = names = min((at.lineno for at in moved), default=0) or names
-        return names
+    def _line_of_flow(self, node: ast.AST) -> int:
+        """Return the first line where a function moves arrays of NumPy's that hold float64, or 0."""
+        inner = [each for each in walk(node) if isinstance(each, FUNCTIONS)]
+        moved = (at for each in inner for at in moved_doubles(each.body, self._reached(each)))
+        return min((at.lineno for at in moved), default=0)
 
     def _is_operator(self, node: ast.expr, path: str) -> bool:
         """Return whether a node makes float64 of what a method gives, or moves it; a name may hold a module."""
@@ -281,11 +284,9 @@ class DoubleMakers(CalledOperators):
         match node:
             case ast.Attribute(ast.Call(ast.Attribute(_, "double")), "cpu" | "numpy" | "tolist"):
                 return True
-            case ast.If(test) | ast.IfExp(test) if any(_says(part, "mps") for part in walk(test)):
-                return True
             case ast.BinOp() if is_of_bytes(node):
                 return True
-        return super()._is_apart(node)
+        return super()._is_apart(node) or _asks_about(node, "mps")
 
 
 class RaisingCalls(CalledOperators):
@@ -308,8 +309,7 @@ class RaisingCalls(CalledOperators):
 
     def _is_apart(self, node: ast.AST) -> bool:
         """Return whether a node is for devices that the code itself tells apart."""
-        tests = walk(node.test) if isinstance(node, (ast.If, ast.IfExp)) else ()
-        return any(_says(part, "cuda") or _says(part, "mps") for part in tests)
+        return super()._is_apart(node) or _asks_about(node, "mps")
 
 
 def is_handed_to_c(node: ast.AST) -> bool:
@@ -364,7 +364,7 @@ def _is_move(call: ast.Call) -> bool:
     match call:
         case ast.Call(ast.Attribute(_, "cuda" | "to"), args, keywords):
             given = [*args, *(k.value for k in keywords if k.arg == "device")]
-            words = {w for each in given for w in ((chain_of(each) or "").rpartition(".")[2],)}
+            words = {(chain_of(each) or "").rpartition(".")[2] for each in given}
             is_told = any(k.arg == "dtype" for k in keywords) or not words.isdisjoint(DTYPE_WORDS)
             return not is_told and not any(_says(part, "cpu") for each in given for part in walk(each))
     return False
@@ -497,6 +497,11 @@ def _imports_what_it_is_told(node: ast.AST) -> bool:
         and bool(node.args)
         and not isinstance(node.args[0], ast.Constant)
     )
+
+
+def _asks_about(node: ast.AST, device: str) -> bool:
+    """Return whether a node chooses by a test that names a device."""
+    return isinstance(node, (ast.If, ast.IfExp)) and any(_says(part, device) for part in walk(node.test))
 
 
 def _says(node: ast.AST, device: str) -> bool:

@@ -298,10 +298,9 @@ def _is_state(module: SemanticModel, call: ast.Call) -> bool:
 @query
 def _is_test_without_cuda(module: SemanticModel) -> bool:
     """Return whether a file is a test that does not name CUDA; apart from tests, what reads a command line is none."""
-    is_apart = not module.facts.is_test(str(module.path.with_name("main.py")))
-    is_program = is_apart and "argparse" in module.scopes.module.libraries()
-    is_test = module.facts.is_test(str(module.path)) and not is_program
-    return is_test and not any("cuda" in word for word in words_in(module, module.tree))
+    is_program = "argparse" in module.scopes.module.libraries()  # which only its folder can make a test
+    path = module.path.with_name("main.py") if is_program else module.path
+    return module.facts.is_test(str(path)) and not any("cuda" in word for word in words_in(module, module.tree))
 
 
 def _is_cache(context: RuleContext, call: ast.Call) -> bool:
