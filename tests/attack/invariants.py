@@ -57,8 +57,7 @@ class Way:
     def facts(self, raw: bytes) -> ProjectContext:
         settings = Settings(unsafe_fixes=self.unsafe, style=self.style, no_cache=True)
         torch = ">=2.13" if self.style == "native" else None
-        classes, bare = own_cuda([raw])
-        return ProjectContext(Path("/"), settings, cuda_classes=classes, bare_cuda=bare, torch=torch)
+        return ProjectContext(Path("/"), settings, own_cuda=own_cuda([raw]), torch=torch)
 
 
 WAYS = (Way(), Way(True), Way(False, "native"), Way(True, "native"))

@@ -14,6 +14,7 @@ from conftest import module
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.engine.case_runner import migrate
 from torchmigrate.fixers import registry
+from torchmigrate.project.context import OwnCuda
 from torchmigrate.rewriting.rewrite import inspect
 from torchmigrate.rewriting.visitor import DispatchTable
 from torchmigrate.rules import packs
@@ -124,7 +125,7 @@ def test_a_comment_in_a_test_is_no_part_of_it(rules: DispatchTable) -> None:
 
 @pytest.mark.parametrize("name", ["Net", "Generator"])
 def test_a_class_in_a_comment_is_no_receiver(name: str, rules: DispatchTable) -> None:
-    facts = {"is_for_devices": True, "cuda_classes": frozenset({"Generator"})}
+    facts = {"is_for_devices": True, "own_cuda": OwnCuda(frozenset({"Generator"}))}
     it = module(f"import torch\n# {name}\ndef f(x):\n    x.cuda()\n", **facts)
     assert [f.message for f in inspect(it, rules, it.facts)] == ["`.cuda()` moves to CUDA and to nothing else"]
 

@@ -173,6 +173,13 @@ def test_cuda_classes(text: str, expected: set[str]) -> None:
     assert {name for name, _ in cuda_methods(text.encode())} == expected
 
 
+def test_a_value_is_not_of_a_class_whose_own_cuda_gives_nothing(tmp_path: Path) -> None:
+    batch = "class Batch:\n    def cuda(self):\n        self.x = 1\n"
+    use = "import torch\nfrom batch import Batch\ndef f(x):\n    x.cuda()\n    return x.cuda()\n"
+    root = write_tree(tmp_path, {"batch.py": batch, "use.py": use})
+    assert texts_after(root)["use.py"].endswith("    x.cuda()\n    return x.to(accel.device())\n")
+
+
 def test_a_class_of_another_file_makes_its_receivers_doubtful(tmp_path: Path) -> None:
     batch = "class Batch:\n    def cuda(self):\n        return self\n"
     use = "import torch\nfrom batch import Batch\ndef f(x):\n    return x.cuda()\n"

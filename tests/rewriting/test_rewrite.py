@@ -10,7 +10,7 @@ from conftest import texts_after, write_tree
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Safety, Status
 from torchmigrate.helper.import_edits import with_import
-from torchmigrate.project.context import ProjectContext
+from torchmigrate.project.context import OwnCuda, ProjectContext
 from torchmigrate.rewriting.rewrite import Outcome, inspect, rewrite
 from torchmigrate.rewriting.visitor import DispatchTable, dispatch_table
 from torchmigrate.rules import packs
@@ -250,7 +250,7 @@ def test_a_receiver_may_be_called_like_a_class_of_another_file(
     receiver: str, applied: int, rules: DispatchTable
 ) -> None:
     source = decode(f"import torch\ndef f({receiver}):\n    return {receiver}.cuda()\n".encode())
-    known = ProjectContext(Path("/"), Settings(), cuda_classes=frozenset({"Batch"}))
+    known = ProjectContext(Path("/"), Settings(), own_cuda=OwnCuda(frozenset({"Batch"})))
     assert len(rewrite(Path("/case.py"), source, rules, known).applied) == applied
 
 

@@ -144,8 +144,7 @@ def migrate(
     source = decode(raw)
     settings = Settings(unsafe_fixes=unsafe, style=style)
     torch = _NEWEST_TORCH if style == "native" else None
-    classes, bare = own_cuda([raw])
-    facts = ProjectContext(Path("/"), settings, cuda_classes=classes, bare_cuda=bare, torch=torch)
+    facts = ProjectContext(Path("/"), settings, own_cuda=own_cuda([raw]), torch=torch)
     outcome = rewrite(Path("/case.py"), source, rules, facts, plain)
     text = replace(source, utf8=outcome.text)
     edits: tuple[Edit, ...] = ()

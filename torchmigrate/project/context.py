@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from torchmigrate.base import file_io
 from torchmigrate.base.text import UserError
@@ -38,6 +39,14 @@ from torchmigrate.torch_api.names import canonical, version_of
 _TEST = re.compile(r"(^|/)(tests?/|test_[^/]*$|conftest\.py$)|_test\.py$")
 
 
+class OwnCuda(NamedTuple):
+    """The names of the project's classes that define `cuda()`, and of those whose `cuda()` does less than torch's."""
+
+    classes: frozenset[str] = frozenset()
+    bare: frozenset[str] = frozenset()  # it takes no argument
+    void: frozenset[str] = frozenset()  # it gives nothing back
+
+
 @dataclass
 class ProjectContext:
     """The facts about the project around a file that rules ask for; each worker computes cached properties."""
@@ -45,8 +54,7 @@ class ProjectContext:
     root: Path
     settings: Settings
     files: tuple[str, ...] = ()
-    cuda_classes: frozenset[str] = frozenset()
-    bare_cuda: frozenset[str] = frozenset()  # of these, those whose `cuda()` takes no argument
+    own_cuda: OwnCuda = field(default_factory=OwnCuda)
     is_for_devices: bool = True  # it mentions CUDA, or has the helper because it mentioned CUDA before it was migrated
     helper: str = "accel"
     torch: str | None = None
@@ -332,13 +340,11 @@ def build_context(
         notes += _older(root, "PyTorch", HELPER_FLOOR, "torch>={}")
     helper = helper_file.helper_name(inside, texts, overlay)
     has_helper = any(path.endswith(f"/{helper}.py") for path in inside)
-    classes, bare = own_cuda(texts)
     known = ProjectContext(
         root=root,
         settings=settings,
         files=tuple(inside),
-        cuda_classes=classes,
-        bare_cuda=bare,
+        own_cuda=own_cuda(texts),
         is_for_devices=has_helper or any(occurs_in_code(raw, b"cuda") for raw in texts),
         helper=helper,
         torch=floor,
@@ -403,25 +409,29 @@ def whole_project(paths: Sequence[Path], found: Sequence[discovery.DiscoveredFil
 _DEF_CUDA = re.compile(rb"\n[ \t]+def cuda\(")
 
 
-def cuda_methods(raw: bytes) -> list[tuple[str, bool]]:
-    """Return the names of classes in a file that define a method `cuda`, each with whether it takes an argument."""
+def cuda_methods(raw: bytes) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Yield the names of classes in a file that define a method `cuda`, each with the method."""
     if not _DEF_CUDA.search(raw):
-        return []
-    raw = raw.removeprefix(codecs.BOM_UTF8)
+        return
     try:
-        tree = ast.parse(raw)
+        tree = ast.parse(raw.removeprefix(codecs.BOM_UTF8))
     except (SyntaxError, ValueError, RecursionError):
-        return []
+        return
     classes = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef))
-    found = ((c.name, f.args) for c in classes for f in c.body if isinstance(f, ast.FunctionDef) and f.name == "cuda")
-    return [(name, not _is_bare(arguments)) for name, arguments in found]
+    yield from ((c.name, f) for c in classes for f in c.body if isinstance(f, ast.FunctionDef) and f.name == "cuda")
 
 
-def own_cuda(texts: Iterable[bytes]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of the project's classes that define `cuda()`, and those whose `cuda()` takes no argument."""
+def own_cuda(texts: Iterable[bytes]) -> OwnCuda:
+    """Return which of the project's classes define `cuda()`, and what they do not do in it."""
     methods = [item for text in texts for item in cuda_methods(text)]
     classes = frozenset(name for name, _ in methods)
-    return classes, classes - {name for name, takes in methods if takes}
+    taking = {name for name, method in methods if not _is_bare(method.args)}
+    giving = {name for name, method in methods if any(_gives(node) for node in ast.walk(method))}
+    return OwnCuda(classes, classes - taking, classes - giving)
+
+
+def _gives(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) and node.value is not None
 
 
 def _is_bare(arguments: ast.arguments) -> bool:

@@ -87,6 +87,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
     hindering = cache(partial(_for_mps_alone, findings))
     wrapping = cache(partial(_wrapping, module, findings))
     offers = cache(partial(_offers, module, findings))
+    ends = cache(partial(_ends_without_cuda, module, findings))
     spared: dict[Span, tuple[str, str]] = {}  # what is not to lead to MPS: its text then, and the reason
     told: set[str] = set()  # reasons that the last line of a report gives
     for region in regions:
@@ -96,7 +97,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
             place := _behind_the_answer(module, region, module.facts.compiled, module.facts.kernels)
         ):
             region.reason = _COMPILED.format(_told_place(module, place))
-        elif not region.reason and (
+        elif not (region.reason or ends()) and (
             reason := _double(module, region, mended) or _raising(module, region, raising, hindering, wrapping)
         ):
             is_refusal = region.refusal and region.home not in _starting_groups(module)
@@ -136,6 +137,13 @@ def _offers(module: SemanticModel, findings: list[Finding]) -> dict[Span, str]:
             text = text if isinstance(node and module.parent(node), _PLAIN_PLACES) else f"({text})"
         found[span_of(finding)] = text
     return found
+
+
+def _ends_without_cuda(module: SemanticModel, findings: list[Finding]) -> bool:
+    """Return whether a run of the file always comes to a `.cuda()` that a fix moves: it never ran on MPS."""
+    fixable = (expression_of(module, f) for f in findings if f.fix and f.status is Status.OPEN and not f.guards)
+    calls = (node for node in fixable if isinstance(node, ast.Call) and last_name(node.func) == "cuda")
+    return any(dominance.always_runs(module, call) for call in calls)
 
 
 def _without_mps(findings: list[Finding], spared: Mapping[Span, tuple[str, str]]) -> Iterator[Finding]:

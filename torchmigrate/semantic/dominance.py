@@ -68,6 +68,55 @@ def is_guarded(module: SemanticModel, node: ast.AST) -> bool:
     return False
 
 
+def always_runs(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether a run of the file as a program comes to `node` whatever its tests come out to."""
+    return module.function(node) in _always_called(module) and not _is_conditional(module, node)
+
+
+@query
+def _always_called(module: SemanticModel) -> set[Function | None]:
+    """Return the functions of the file that it calls itself behind no test, and None for its own statements."""
+    own = {s.name: s for s in module.tree.body if isinstance(s, FUNCTIONS)}
+    found: set[Function | None] = {None}
+    while True:
+        called = (own[name] for name in own.keys() & calls_by_name(module).keys() if own[name] not in found)
+        more = {f for f in called if any(_is_always_made(module, call, found) for call in _calls(module, f.name))}
+        if not more:
+            return found
+        found |= more
+
+
+def _calls(module: SemanticModel, name: str) -> Iterator[ast.Call]:
+    return (call for call, _ in calls_by_name(module)[name] if isinstance(call.func, ast.Name))
+
+
+def _is_always_made(module: SemanticModel, call: ast.Call, known: Collection[Function | None]) -> bool:
+    return module.function(call) in known and not _is_conditional(module, call)
+
+
+_CONDITIONS = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.Try, ast.ExceptHandler, ast.ClassDef)
+
+
+def _is_conditional(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether `node` stands behind a test in its function, may be caught there, or is of a class or lambda."""
+    below = node
+    for up in module.ancestors(node):
+        before = module.blocks.before(below) if isinstance(below, ast.stmt) else ()
+        if any(isinstance(s, ast.If) and leaves_block(s.body) for s in before):
+            return True
+        below = up
+        match up:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return False
+            case ast.If(ast.Compare(ast.Name("__name__"))):
+                continue
+            case ast.If():
+                return True
+        if isinstance(up, _CONDITIONS):
+            return True
+    return False
+
+
 def _settles(module: SemanticModel, statement: ast.stmt) -> bool:
     """Return whether code after a statement needs an accelerator: `assert available`, `if not available: return`."""
     match statement:

@@ -412,7 +412,7 @@ def _user_classes(module: SemanticModel) -> frozenset[str]:
     """Return the classes that define `cuda()` and heirs in this file: `.to()` would not call their `cuda()`."""
     classes = [s for s in module.scopes.statements if isinstance(s, ast.ClassDef)]
     known = {
-        *module.facts.cuda_classes,
+        *module.facts.own_cuda.classes,
         *(c.name for c in classes if any(getattr(f, "name", "") == "cuda" for f in c.body)),
     }
     for _ in classes:

@@ -367,8 +367,8 @@ def _survey_files(path: Path, settings: Settings, catalog: Catalog) -> Iterator[
                 yield Skipped(item.path, str(error.strerror))
             except OSError as error:
                 yield Failed(item.path, f"cannot be read: {error.strerror or error}")
-    classes = frozenset(name for job in jobs for name, _ in context.cuda_methods(job.raw))
-    facts = ProjectContext(project_root([path]), settings, tuple(job.path for job in jobs), classes)
+    own = context.own_cuda(job.raw for job in jobs)
+    facts = ProjectContext(project_root([path]), settings, tuple(job.path for job in jobs), own)
     surveyor = _Surveyor(catalog, facts)
     yield from (surveyor(job)[0] for job in jobs)
 

@@ -707,7 +707,7 @@ def _lifted(world: World, old: Observations, new: Observations, original: Origin
     dead = _dying(new)
     dying = dead.files | dead.tests
     for place, value in new.of(BRANCH) if dying else ():
-        before, refuses = old.get(BRANCH, place), Const(True, bool)
+        before, refuses = old.get(BRANCH, place), Const(new.refuses.get(place), bool)
         if before is None or not new.told.get((BRANCH, place)) or refuses not in before or refuses in value:
             continue
         if (edits := new.edits(BRANCH, place)) and any(original.together(place[0], path) for path in dying):
@@ -807,8 +807,8 @@ def _branches(world: World, old: Observations, new: Observations, original: Orig
                 place[0], _dying_by_choice(old, new, edits, (BRANCH, place), original.has_choice)
             ):
                 continue
-        words = old.told.get((BRANCH, place), "")
-        refusal = Const(True, bool) in before and Const(True, bool) not in value and _OF_CUDA.search(words)
+        words, refuses = old.told.get((BRANCH, place), ""), Const(old.refuses.get(place), bool)
+        refusal = refuses in before and refuses not in value and _OF_CUDA.search(words)
         if world.name == "cpu" and refusal and not _OF_CPU.search(words):
             continue
         yield Fault(edits, world, place, f"this test would come out otherwise on {world.title}")

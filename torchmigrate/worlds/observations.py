@@ -79,6 +79,7 @@ class Observations:
         self.passed: set[ast.stmt] = set()  # what was seen to get past itself
         # where a test only reads a name: its function's key, and the name
         self.flags: dict[Place, tuple[str, str]] = {}
+        self.refuses: dict[Place, bool] = {}  # how a test comes out where its branch refuses to run
         self.entries: dict[str, Entry] = {}  # the functions that were entered, by key
         self.tests: set[tuple[Place, int]] = set()  # where tests, and what imported files do as programs, begin and end
         self.divided: set[Place] = set()  # where something is refused for the remainder of a division
@@ -165,6 +166,7 @@ class Observations:
             self.stops,
             self.passed,
             self.flags,
+            self.refuses,
             self.entries,
             self.tests,
             self.divided,

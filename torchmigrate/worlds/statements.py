@@ -642,7 +642,9 @@ class Statements(Expressions):
         answers = Value({values.Const(b, bool): e for b, e in outcomes.items()})
         if not _only_falls_back(node):  # which device it leaves is seen where that is used
             place = self.place(node.test, frame)
-            self.seen.add(BRANCH, place, answers, NONE, _refusal_of(node), state.doubts)
+            words, refuses = _refusal_of(node)
+            self.seen.add(BRANCH, place, answers, NONE, words, state.doubts)
+            self.seen.refuses[place] = refuses
             if (flag := attribute_chain(node.test)) is not None:
                 self.seen.flags[place] = frame.info.key, flag
         elif True in outcomes or test_edits:
@@ -1169,12 +1171,16 @@ def _suppresses(node: ast.AST) -> bool:
 
 
 @remembered
-def _refusal_of(node: ast.AST) -> str:
-    """Return the words with which a branch refuses to run, or ""."""
-    for statement in getattr(node, "body", ()):
-        if isinstance(statement, (ast.Raise, ast.Expr)) and leaves(statement):
-            return ast.unparse(statement)
-    return ""
+@remembered
+def _refusal_of(node: ast.AST) -> tuple[str, bool]:
+    """Return the words with which a branch refuses to run, or "", and the outcome of the test that leads there."""
+    for outcome, body in ((True, getattr(node, "body", [])), (False, getattr(node, "orelse", []))):
+        for at, statement in enumerate(body):
+            if isinstance(statement, (ast.Raise, ast.Expr)) and leaves(statement):
+                before = (each for said in body[:at] for each in ast.walk(said))
+                texts = [n.value for n in before if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+                return " ".join([*texts, ast.unparse(statement)]), outcome
+    return "", True
 
 
 def _given_by(test: ast.expr) -> str | None:

@@ -51,18 +51,27 @@ def tensor_cuda(context: RuleContext) -> Iterator[Finding]:
     if named is None:
         yield context.note("the arguments are not those of torch's `cuda()`, so the receiver may be something else")
         return
-    if kind is Kind.MAYBE_USER and named and context.module.facts.cuda_classes <= context.module.facts.bare_cuda:
+    if kind is Kind.MAYBE_USER and not _is_super(context.ref.value) and _asks_more_than_own(context, named):
         kind = Kind.TORCH
     safety, message = _safety(context, kind)
     yield _moved(context, named, safety, message) or context.note("`.cuda()` in a form that is not understood")
 
 
+def _is_super(receiver: ast.expr | None) -> bool:
+    return isinstance(receiver, ast.Call) and last_name(receiver.func) == "super"
+
+
+def _asks_more_than_own(context: RuleContext, named: dict[str, ast.expr]) -> bool:
+    """Return whether no `cuda()` of the project's would do: it takes no argument, or gives nothing to go on with."""
+    own = context.module.facts.own_cuda
+    is_used = context.call is not None and not isinstance(context.module.parent(context.call), ast.Expr)
+    return bool(named and own.classes <= own.bare) or (is_used and own.classes <= own.void)
+
+
 def _safety(context: RuleContext, kind: Kind) -> tuple[Safety, str]:
     doubt = ""
     if kind is Kind.MAYBE_USER:
-        value = getattr(context.ref, "value", None)
-        is_super = isinstance(value, ast.Call) and last_name(value.func) == "super"
-        doubt = "the class above may define `cuda()`" if is_super else _OWN
+        doubt = "the class above may define `cuda()`" if _is_super(getattr(context.ref, "value", None)) else _OWN
     elif not uses_torch(context.module):
         doubt = "nothing in this file shows that the receiver is a torch object"
     return (Safety.UNSAFE, f"{context.rule.message}; {doubt}") if doubt else (Safety.SAFE, "")

@@ -1,0 +1,11 @@
+# wants: mps xpu npu cpu
+import sys
+
+import torch
+
+if torch.cuda.is_available():
+    torch.cuda.manual_seed(0)
+else:
+    print("[CUDA unavailable]")
+    sys.exit(1)
+print("s1", torch.ones(2).cuda().device)
