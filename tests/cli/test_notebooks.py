@@ -366,6 +366,20 @@ def test_a_cell_that_imports_torch_again_imports_the_helper_again(again: str, tm
     assert third == "import torch\nz = 1"
 
 
+def test_a_section_that_does_not_use_the_helper_has_no_import_of_it(tmp_path: Path) -> None:
+    """Found in semi-supervised-pytorch's, where three cells import parts of torch and one moves."""
+    first, idle, last, use = after(
+        tmp_path,
+        "import torch\nprint(torch.cuda.current_device())",
+        "from torch import nn\ny = 1",
+        "import torch",
+        MOVE,
+    )[-4:]
+    assert ("import accel" in first, idle) == (True, "from torch import nn\ny = 1")
+    assert sorted(last.split("\n")) == ["import accel", "import torch"]
+    assert use == "y = x.to(accel.device())"
+
+
 def test_a_section_that_uses_it_alone_holds_it(tmp_path: Path) -> None:
     shared, first, second = after(
         tmp_path, f"# {BADGE}\nimport torch\nx = torch.ones(1)", "x = x.cuda()", "y = x.cpu()"

@@ -284,7 +284,7 @@ def _told_once(results: list[FileResult], settings: Settings) -> list[FileResult
         if path == files[0]:
             return replace(finding, message=f"{finding.message} (also in {len(files) - 1} more files, -v)")
         first = system.relative(files[0], settings.root)
-        message = f"{_kind(finding)[1]} (left alone: told of in {first})"
+        message = f"the same as there (left alone: told of in {first})"
         return replace(finding, status=Status.LEFT, message=message)
 
     return [

@@ -17,7 +17,7 @@ from torchmigrate.project import helper_parts
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.source import notebook
-from torchmigrate.source.edits import Edit, Span, flatten
+from torchmigrate.source.edits import Edit, flatten
 from torchmigrate.source.notebook import Notebook, Unread
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import first_line
@@ -82,8 +82,7 @@ def changed(path: Path, raw: bytes, book: Notebook, outcome: Outcome, facts: Pro
     alone = outcome.needs_helper and not import_edits.imports_helper(module) and stands_alone(facts, path, raw, book)
     first_use = _before_all_sections(module, book, edits, first_use, alone)
     helper = _own_cell(module, book, outcome, first_use) if alone else None
-    last_use = max((e.start for e in edits), default=0)
-    for added in sorted(_added(module, book, outcome, (first_use, last_use), helper)):
+    for added in sorted(_added(module, book, outcome, [first_use, *(e.start for e in edits)], helper)):
         ahead = [e for e in edits if e.start < added.start]
         grown = sum(len(e.text.encode()) - (e.end - e.start) for e in ahead)
         moved = Edit(added.start + grown, added.start + grown, added.text)
@@ -159,12 +158,13 @@ def _imported(module: SemanticModel, start: int, end: int) -> set[str]:
     return {ast.unparse(n) for n in imports if start <= module.span(n)[0] and module.span(n)[1] <= end}
 
 
-def _added(module: SemanticModel, book: Notebook, outcome: Outcome, uses: Span, helper: _Own | None) -> Iterator[Edit]:
+def _added(
+    module: SemanticModel, book: Notebook, outcome: Outcome, uses: Sequence[int], helper: _Own | None
+) -> Iterator[Edit]:
     """Yield the missing imports, and the helper's folder for `sys.path` if the kernel leaves it before them.
 
-    `uses` are the places of the first and the last use of the helper.
+    `uses` are the places where the helper is used, the first one first.
     """
-    first_use, last_use = uses
     missing = ["import torch"] if outcome.needs_torch else []
     place = Placement("", "")
     if helper and helper.above is not None:
@@ -177,14 +177,14 @@ def _added(module: SemanticModel, book: Notebook, outcome: Outcome, uses: Span, 
         missing.append(place.statement)
     if not missing:
         return
-    added = _imports(module, book, missing, first_use)
+    added = _imports(module, book, missing, uses[0])
     below = module.source.utf8[added.end :]
     if helper and below.startswith(b"\n"):  # two blank lines below the class, with those that are there
         blank = len(below) - len(below.lstrip(b"\n"))
         added = replace(added, text=added.text.rstrip() + "\n" * (1 + max(2 - blank, 0)))
     yield added
     if place.path:
-        yield from _again(module, book, place.statement, (added.start, last_use))
+        yield from _again(module, book, place.statement, added.start, uses)
     is_beside = place.path and Path(place.path).parent == module.path.parent
     if is_beside and (move := min(_moves(module, book), default=added.start)) < added.start:
         # the import itself stays: cells in between may install torch, or tell it of devices
@@ -192,12 +192,17 @@ def _added(module: SemanticModel, book: Notebook, outcome: Outcome, uses: Span, 
         yield _above(module, move, ["import os, sys", where])
 
 
-def _again(module: SemanticModel, book: Notebook, statement: str, within: Span) -> Iterator[Edit]:
-    """Yield the helper's import for each further cell that imports torch again: who runs it may skip those above."""
-    start, end = within
+def _again(module: SemanticModel, book: Notebook, statement: str, start: int, uses: Sequence[int]) -> Iterator[Edit]:
+    """Yield the helper's import for each further cell that imports torch again and leads to a use of the helper.
+
+    Who runs such a section may skip the cells above.
+    """
     nodes = [n for n in module.tree.body if isinstance(n, (ast.Import, ast.ImportFrom)) and import_edits.names_torch(n)]
-    torch = {book.cell_at(at).number: node for node in nodes if start < (at := module.span(node)[0]) <= end}
-    for node in torch.values():
+    cells = {book.cell_at(at).number: node for node in nodes if start < (at := module.span(node)[0])}
+    begins = [book.cell_at(module.span(node)[0]).start for node in cells.values()]
+    sections = zip(cells.values(), begins, [*begins, len(book.source.utf8)][1:], strict=True)
+    torch = [node for node, begin, end in sections if any(begin <= use < end for use in uses)]
+    for node in torch:
         cell = book.cell_at(module.span(node)[0])
         if not cell.alone and cell is not book.cell_at(start - 1):
             added = import_edits.insertion(module, [statement], cell.end, after=node)

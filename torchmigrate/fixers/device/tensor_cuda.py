@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
@@ -25,7 +25,7 @@ from torchmigrate.semantic.references import (
     words_in,
 )
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.resolver import argument_of, last_name, leading_chain
+from torchmigrate.syntax.resolver import argument_of, chain_of, last_name, leading_chain
 from torchmigrate.syntax.scope import Scope
 
 _PARAMETERS = ("device", "non_blocking", "memory_format")
@@ -197,6 +197,8 @@ def map_location(context: RuleContext) -> Iterator[Finding]:
             yield context.left("this function saves that file itself, and moves nothing to a device")
         elif _is_of_this_run(context.module, call):
             yield context.left("Lightning saved that file in the same run")
+        elif not _on_the_cpu(context, call) and (line := _line_of_array(context.module, call)):
+            yield context.left(f"it was saved from the CPU, as `.numpy()` of it shows (line {line})")
         else:
             text = _on_the_cpu(context, call) or _KEPT
             yield context.replace(given, text) if given else _missing(context, call, text)
@@ -289,9 +291,46 @@ def _on_the_cpu(context: RuleContext, call: ast.Call) -> str:
     return "'cpu'" if "'" in text and '"' not in text else '"cpu"'
 
 
-def _part_used(module: SemanticModel, call: ast.Call) -> tuple[ast.AST, ast.AST | None]:
+def _line_of_array(module: SemanticModel, node: ast.AST, deep: int = 3) -> int:
+    """Return the line that makes an array of NumPy's of a part of a value which nothing moves, or 0.
+
+    The value lies on the CPU then: CUDA's tensors refuse it. It is followed through names, and attributes of `self`.
+    """
+    know_parents(module)
+    part, user = _part_used(module, node)
+    if isinstance(user, ast.Attribute) and user.attr == "numpy" and isinstance(module.parent(user), ast.Call):
+        return user.lineno
+    for target in _bound_to(module, part) if deep else ():
+        name = chain_of(target) or ""
+        found = module.scope(target).find(name) if isinstance(target, ast.Name) else None
+        reads = reads_of(module, name, found[0] if found else None) if name else ()
+        if any(read.chain in (f"{name}.cpu", f"{name}.to") for read in reads):
+            continue
+        for read in reads:
+            if read.chain == f"{name}.numpy" and isinstance(module.parent(read.node), ast.Call):
+                return read.node.lineno
+            if read.chain == name and (line := _line_of_array(module, read.node, deep - 1)):
+                return line
+    return 0
+
+
+def _bound_to(module: SemanticModel, value: ast.AST) -> Sequence[ast.expr]:
+    """Return what an assignment binds to a value, or to parts of it: names, and attributes of `self`."""
+    match up := module.parent(value):
+        case ast.Assign([ast.Tuple(targets)]):
+            return targets
+        case ast.Assign(targets):
+            return targets
+        case ast.Tuple(values):
+            match module.parent(up):
+                case ast.Assign([ast.Tuple(targets)]) if len(targets) == len(values):
+                    return [target for target, each in zip(targets, values, strict=True) if each is value]
+    return ()
+
+
+def _part_used(module: SemanticModel, call: ast.AST) -> tuple[ast.AST, ast.AST | None]:
     """Return the part of what is loaded that is used, `torch.load(path)["model"]`, and the node that uses it."""
-    part: ast.AST = call
+    part = call
     user = module.parent(call)
     while isinstance(user, ast.Subscript) and user.value is part:
         part, user = user, module.parent(user)
