@@ -223,7 +223,7 @@ def test_a_call_with_arguments_is_torchs_where_no_cuda_of_the_project_takes_any(
             "import torch\nfrom predictor import Predictor\n"
             "def moved(inputs):\n    return [each.cuda(non_blocking=True) for each in inputs]\n"
         ),
-        "predictor.py": f"class Predictor:\n    def cuda({parameters}):\n        self.model.cuda()\n        return self\n",
+        "predictor.py": f"class Predictor:\n    def cuda({parameters}):\n        return self.model.cuda()\n",
     }
     write_tree(tmp_path, files)
     found = planned(tmp_path, "apply")["reader.py"]
