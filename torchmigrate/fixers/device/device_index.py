@@ -62,11 +62,19 @@ def _place(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
     know_parents(module)
     reads = [reference.node for reference in reads_of(module, up.targets[0].id, context.scope)]
     moves = [node for node in reads if moves_data(module, node)]
+    if _is_other_device(context, up.targets[0].id):
+        moves += [node for node in reads if isinstance(module.parent(node), ast.Return)]
     if moves and len(up.targets) == 1 and all(node in moves or _is_asked_for_none(module, node) for node in reads):
         yield context.rewrite("$x.get_device()", "$x.device", None, Safety.SAFE, _PLACE) or context.note(_PLACE)
 
 
 _PLACE = "the number of a tensor's device stands for one of CUDA before torch 2.5; `.device` is where the tensor is"
+
+
+def _is_other_device(context: RuleContext, name: str) -> bool:
+    """Return whether a name holds a device elsewhere, `place = args.device`: whoever gets it takes it for one."""
+    values = [binding.value for binding in context.scope.names.get(name, ())]
+    return any(isinstance(value, ast.Attribute) and value.attr == "device" for value in values)
 
 
 def _is_tensors(context: RuleContext, place: ast.Call) -> bool:
