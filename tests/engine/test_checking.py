@@ -1791,3 +1791,22 @@ if __name__ == "__main__":
     after = texts_after(write_tree(tmp_path, {"run.py": text}))["run.py"]
     assert 'assert 1 <= torch.cuda.device_count(), f"{torch.cuda.device_count()} devices"' in after
     assert 'assert 1 <= accel.device_count(), f"{accel.device_count()} devices"' in after
+
+
+@pytest.mark.parametrize(
+    ("chosen", "changes"),
+    [('"cpu" if not torch.cuda.is_available() else args.device', False), ("args.device", True)],
+    ids=["behind a test that stays", "alone"],
+)
+def test_a_default_that_only_cuda_comes_to_stays(tmp_path: Path, chosen: str, changes: bool) -> None:
+    """Found in brain-segmentation-pytorch: its default changed, and its test stayed for who says `--device cuda`."""
+    text = f"""import argparse
+import torch
+def main(args):
+    torch.nn.Linear(2, 2).to(torch.device({chosen}))
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda:0")
+    main(parser.parse_args())
+"""
+    assert isinstance(planned(write_tree(tmp_path, {"train.py": text}))["train.py"], Changed) is changes

@@ -165,17 +165,28 @@ def pointless(new: Mapping[World, Observations], original: Original) -> tuple[li
     """
     portable = [seen for world, seen in new.items() if world.is_portable]
     dying = {path for each in map(_dying, portable) for path in each.files | each.tests}
-    used = NONE.union(*(seen.all_edits() for seen in portable))
-    running = NONE.union(*(seen.edits_that_run() for seen in portable))
+    defaults = {key for seen in portable for key in _defaults(seen, original)}
+    used = NONE.union(*(seen.all_edits(defaults) for seen in portable))
+    running = NONE.union(*(seen.edits_that_run(defaults) for seen in portable))
     found = []
     for world, seen in new.items():
         for kind in (DEVICE, BOUND) if world.kind == "cuda" else ():
             for place, value in seen.of(kind):
+                if (kind, place) in defaults:
+                    continue
                 alone = value.edits - (used if (kind, place) in seen.assumed else running)
                 if alone and not (kind == DEVICE and any(original.together(place[0], path) for path in dying)):
                     found.append(Fault(alone, world, place, _ALONE[kind]))
     found += _needless(new, running, original.knows_others)
     return found, used
+
+
+def _defaults(seen: Observations, original: Original) -> Iterator[Key]:
+    """Yield what was seen where an option of the command line gets its default: nothing uses that there."""
+    for place, value in seen.of(HANDED):
+        if seen.told[HANDED, place] == "add_argument":
+            yield HANDED, place
+            yield from ((DEVICE, original.begun[edit]) for edit in value.edits)
 
 
 _ALONE = {DEVICE: "a test that stays lets only CUDA come here", BOUND: "this runs on CUDA alone"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -195,14 +196,13 @@ class Observations:
     def get(self, kind: str, place: Place) -> Value | None:
         return self.found.get((kind, place))
 
-    def all_edits(self) -> Edits:
-        """Return the edits that any place depends on."""
-        return NONE.union(*self.paths.values(), *(value.edits for value in self.found.values()))
+    def all_edits(self, but: Collection[Key] = ()) -> Edits:
+        """Return the edits that any place depends on, `but` for some."""
+        return NONE.union(*(self.paths[key] | self.found[key].edits for key in self.found if key not in but))
 
-    def edits_that_run(self) -> Edits:
-        """Return the edits that places depend on which something that runs was seen to come to."""
-        keys = [key for key in self.found if key not in self.assumed]
-        return NONE.union(*(self.paths[key] | self.found[key].edits for key in keys))
+    def edits_that_run(self, but: Collection[Key] = ()) -> Edits:
+        """Return the edits that places depend on which something that runs was seen to come to, `but` for some."""
+        return self.all_edits({*but, *self.assumed})
 
     def places(self) -> set[Place]:
         """Return all places at which something was seen."""

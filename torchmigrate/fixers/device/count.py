@@ -11,6 +11,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.device_expr import DEVICE_NAME, moves_data
 from torchmigrate.semantic.dominance import is_guarded, know_parents, reads, reads_as_parameter
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.references import words_in
 from torchmigrate.syntax.resolver import chain_of, last_name, leading_chain, makes_marks
 from torchmigrate.torch_api.names import STARTS_GROUP
 
@@ -86,6 +87,8 @@ def divides_or_spawns(context: RuleContext) -> bool:
             return False  # "%d devices" % torch.cuda.device_count()
         case ast.BinOp(_, ast.Mod() | ast.FloorDiv() | ast.Div(), right):
             return right is node
+        case ast.BinOp(_, ast.Mult()) | ast.AugAssign(_, ast.Mult()):
+            return _sizes_batch(context.module, up)
         case ast.keyword("nprocs"):
             return True
         case ast.keyword("world_size"):
@@ -104,8 +107,23 @@ def _used_so(context: RuleContext, name: str) -> bool:
 
 @query
 def _divisors(module: SemanticModel) -> set[str | None]:
-    """Return the names that the file divides by, or gives as `nprocs`."""
-    return {leading_chain(value) for node in module.nodes for value in _divided_by(node)}
+    """Return the names that the file divides by, multiplies a batch size by, or gives as `nprocs`."""
+    know_parents(module)
+    factors = (n for n in module.nodes if isinstance(n, (ast.BinOp, ast.AugAssign)) and _sizes_batch(module, n))
+    named = {leading_chain(value) for node in factors for value in ast.iter_child_nodes(node)}
+    return named | {leading_chain(value) for node in module.nodes for value in _divided_by(node)}
+
+
+def _sizes_batch(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether a product is the size of a batch, which may not be 0: `args.batch_size * count`."""
+    if not isinstance(node, (ast.BinOp, ast.AugAssign)) or not isinstance(node.op, ast.Mult):
+        return False
+    match up := module.parent(node):
+        case ast.keyword(str(name)) if "batch" in name:
+            return True
+        case ast.Assign([target]) if "batch" in last_name(target):
+            return True
+    return any("batch" in word for word in words_in(module, node)) and not isinstance(up, ast.BinOp)
 
 
 def _divided_by(node: ast.AST) -> list[ast.expr]:

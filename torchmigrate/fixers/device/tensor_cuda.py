@@ -26,7 +26,7 @@ from torchmigrate.semantic.references import (
 )
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import argument_of, chain_of, last_name, leading_chain
-from torchmigrate.syntax.scope import Scope
+from torchmigrate.syntax.scope import FUNCTIONS, Scope, own_nodes
 
 _PARAMETERS = ("device", "non_blocking", "memory_format")
 _COMMENT = re.compile(rb"#[^\r\n]*")
@@ -199,6 +199,8 @@ def map_location(context: RuleContext) -> Iterator[Finding]:
             yield context.left("Lightning saved that file in the same run")
         elif not _on_the_cpu(context, call) and (line := _line_of_array(context.module, call)):
             yield context.left(f"it was saved from the CPU, as `.numpy()` of it shows (line {line})")
+        elif _is_saved_again(context.module, call):
+            yield context.note(_CONVERTS)
         else:
             text = _on_the_cpu(context, call) or _KEPT
             yield context.replace(given, text) if given else _missing(context, call, text)
@@ -307,6 +309,8 @@ def _line_of_array(module: SemanticModel, node: ast.AST, deep: int = 3) -> int:
         if any(read.chain in (f"{name}.cpu", f"{name}.to") for read in reads):
             continue
         for read in reads:
+            if found and module.span(read.node) < module.span(target):
+                continue  # what the name held before
             if read.chain == f"{name}.numpy" and isinstance(module.parent(read.node), ast.Call):
                 return read.node.lineno
             if read.chain == name and (line := _line_of_array(module, read.node, deep - 1)):
@@ -355,6 +359,43 @@ def _is_cache(context: RuleContext, call: ast.Call) -> bool:
     """Return whether a function loads a file that it saves too, and moves nothing: prepared data on the CPU."""
     function = context.module.function(call)
     return bool(call.args) and function is not None and ast.dump(call.args[0]) in _caches(context.module, function)
+
+
+_CONVERTS = (
+    "what is loaded here is saved again, and a file says on which device its tensors were: "
+    '`map_location="cpu"` makes one that loads on every machine'
+)
+
+
+def _is_saved_again(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether a function loads a file, moves nothing, and saves what it makes of it: it converts the file."""
+    return call in _converted(module, module.function(call) or module.tree)
+
+
+@query
+def _converted(module: SemanticModel, home: ast.AST) -> set[ast.AST]:
+    """Return the calls of `torch.load` in a function, or above all functions, whose values `torch.save` gets later."""
+    function = home if isinstance(home, FUNCTIONS) else None
+    own = [s for s in module.scopes.statements if module.function(s) is function]
+    calls = [node for statement in own for node in own_nodes(statement) if isinstance(node, ast.Call)]
+    loads = [call for call in calls if module.resolve(call.func) == "torch.load"]
+    saved = [call.args[0] for call in calls if module.resolve(call.func) == "torch.save" and call.args]
+    if not loads or not saved or any(map(names_device, calls)):
+        return set()
+    found: set[ast.AST] = set()
+    for load in loads:
+        made = {root for target in _bound_to(module, load) if (root := leading_chain(target))}
+        for statement in own if made else ():
+            match statement:
+                case ast.Assign(targets, value) if module.span(load) < module.span(value) and _reads(value, made):
+                    made |= {root for target in targets if (root := leading_chain(target))}
+        later = (value for value in saved if module.span(load) < module.span(value))
+        found |= {load} if any(_reads(value, made) for value in later) else set()
+    return found
+
+
+def _reads(node: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node))
 
 
 def _is_of_this_run(module: SemanticModel, call: ast.Call) -> bool:

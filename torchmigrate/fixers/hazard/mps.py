@@ -236,9 +236,12 @@ _FACTORIES = ("tensor", "zeros", "ones", "empty", "full", "arange", "linspace", 
 
 
 def double(context: RuleContext) -> Iterator[Finding]:
-    if context.call is None or context.call.args or context.call.keywords or not isinstance(context.ref, ast.Attribute):
+    if context.call is None or not isinstance(context.ref, ast.Attribute) or not uses_torch(context.module):
         return
-    if not uses_torch(context.module):
+    if context.ref.attr != "double":
+        if not _is_cast_to_double(context.module, context.call):
+            return
+    elif context.call.args or context.call.keywords:
         return
     if not moved(context.module, context.call) and not on_cpu(
         context.module, context.ref.value, context.module.scope(context.ref)
@@ -246,10 +249,18 @@ def double(context: RuleContext) -> Iterator[Finding]:
         yield _after_the_cpu(context, context.ref) or _by_the_helper(context) or context.note()
 
 
+def _is_cast_to_double(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether a call casts to float64 and does nothing else: `x.to(torch.float64)`, `x.type(torch.double)`."""
+    match call:
+        case ast.Call(_, [dtype], []) | ast.Call(_, [], [ast.keyword("dtype", dtype)]):
+            return module.resolve(dtype) in ("torch.float64", "torch.double")
+    return False
+
+
 def _by_the_helper(context: RuleContext) -> Finding | None:
     """Return the fix of `x.eq(y).double()` in a project that knows CUDA: what a name holds may be a module."""
     match context.ref:
-        case ast.Attribute(ast.Call(ast.Attribute(_, method))) if (
+        case ast.Attribute(ast.Call(ast.Attribute(_, method)), "double") if (
             method.islower() and context.module.facts.is_for_devices
         ):
             safety = where_cuda_is_named(context.module)
@@ -267,7 +278,7 @@ def _after_the_cpu(context: RuleContext, double: ast.Attribute) -> Finding | Non
     module = context.module
     to_cpu = module.parent(context.call) if context.call else None
     match to_cpu, module.parent(to_cpu) if to_cpu else None:
-        case ast.Attribute(attr="cpu"), ast.Call(func, [], []) if func is to_cpu:
+        case ast.Attribute(attr="cpu"), ast.Call(func, [], []) if func is to_cpu and double.attr == "double":
             ends = [(module.span(node)[1], len(node.attr)) for node in (double, func)]
             edits = [Edit(end - size, end, name) for (end, size), name in zip(ends, ("cpu", "double"), strict=True)]
             return context.fix(edits, Safety.SAFE, "MPS has no float64, and this makes it before it moves to the CPU")
@@ -502,8 +513,10 @@ def _needs_none(context: RuleContext, name: str, call: ast.Call) -> bool:
         return True
     if name == _INTERPOLATES and not any(k.arg == "mode" and _is(k.value, "area") for k in call.keywords):
         return True
-    if is_partial(name) and name != _INTERPOLATES and all(isinstance(s, ast.Constant) for s in _sizes(name, call)):
-        return True  # people choose a number that fits
+    if is_partial(name) and name != _INTERPOLATES:
+        sizes = [_only_value(context.module, size) for size in _sizes(name, call)]
+        if all(isinstance(size, ast.Constant) for size in sizes):
+            return True  # people choose a number that fits
     if name.startswith("torch.nn.") and not name.startswith("torch.nn.functional."):
         return False
     values = [call.func.value] if name.startswith(".") and isinstance(call.func, ast.Attribute) else call.args[:1]
@@ -599,16 +612,21 @@ def _encoder(context: RuleContext, call: ast.Call, name: str) -> Iterator[Findin
 
 def _layer(module: SemanticModel, call: ast.Call) -> ast.Call | None:
     """Return the `TransformerEncoderLayer(...)` that is an encoder's argument, also by one name or attribute."""
-    first = argument_of(call, "encoder_layer", 0)
-    if isinstance(first, ast.Name):
-        found = module.scope(call).find(first.id)
-        first = found[1][0].value if found and len(found[1]) == 1 else None
-    elif isinstance(first, ast.Attribute):
-        attribute = first
+    first = _only_value(module, argument_of(call, "encoder_layer", 0))
+    return first if isinstance(first, ast.Call) else None
+
+
+def _only_value(module: SemanticModel, node: ast.expr | None) -> ast.expr | None:
+    """Return the one value that a name or an attribute is assigned in the file, or the expression itself."""
+    if isinstance(node, ast.Name):
+        found = module.scope(node).find(node.id)
+        return found[1][0].value if found and len(found[1]) == 1 else None
+    if isinstance(node, ast.Attribute):
+        attribute = node
         assigned = (s for s in module.scopes.statements if isinstance(s, ast.Assign))
         given = [s.value for s in assigned if any(_assigns(target, attribute) for target in s.targets)]
-        first = given[0] if len(given) == 1 else None
-    return first if isinstance(first, ast.Call) else None
+        return given[0] if len(given) == 1 else None
+    return node
 
 
 def _assigns(target: ast.expr, attribute: ast.Attribute) -> bool:

@@ -7,6 +7,7 @@ class Loss:
 
     def cuda(self):
         self.inner = self.inner.cuda()
+        return self
 
 
 def start():
