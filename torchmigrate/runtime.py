@@ -237,6 +237,13 @@ def _move_inputs(wrapped: Any, *inputs: Any) -> Any:
     return moved if len(moved) > 1 else moved[0]  # hooks of torch 1 get and return no keyword arguments
 
 
+class _OnlyOne(list):  # type: ignore[type-arg]
+    """The number of the one device; empty for DataParallel's forward, which then scatters nothing."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
 def data_parallel(module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0, cls: Any = None) -> Any:
     """Return torch.nn.DataParallel, or an heir; off CUDA one that takes its inputs to where the module is."""
     cls = cls or torch.nn.DataParallel
@@ -244,7 +251,7 @@ def data_parallel(module: Any, device_ids: Any = None, output_device: Any = None
         return cls(module, device_ids, output_device, dim)
     wrapped: Any = cls.__new__(cls)
     torch.nn.Module.__init__(wrapped)  # DataParallel's own would look for GPUs
-    wrapped.module, wrapped.device_ids, wrapped.dim = module, [], dim
+    wrapped.module, wrapped.device_ids, wrapped.dim = module, _OnlyOne([0]), dim
     if _here().type != "cpu":
         wrapped.register_forward_pre_hook(_move_inputs, **({"with_kwargs": True} if _version >= (2, 0) else {}))
     return wrapped

@@ -1810,3 +1810,30 @@ if __name__ == "__main__":
     main(parser.parse_args())
 """
     assert isinstance(planned(write_tree(tmp_path, {"train.py": text}))["train.py"], Changed) is changes
+
+
+PLACED = """import torch
+def get_device(tensor):
+    device = torch.device("cpu")
+    if tensor.is_cuda:
+        device = tensor.get_device()
+    return device
+def template():
+    return {"points": None}
+def fill(device):
+    data = template()
+    data["points"] = torch.ones(2).to(device)
+    return data
+def spread(data, grid):
+    return grid.to(get_device(data["points"]))
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+spread(fill(device), torch.zeros(2))
+"""
+
+
+def test_a_tensor_that_is_not_followed_gives_its_place(tmp_path: Path) -> None:
+    """Found in latent_ode and Greedy_InfoMax, whose functions give the place of a batch: nothing was rewritten."""
+    found = planned(write_tree(tmp_path, {"plot.py": PLACED}))["plot.py"]
+    assert isinstance(found, Changed)
+    assert b"device = tensor.device" in found.after
+    assert b"device = accel.device()" in found.after

@@ -186,6 +186,15 @@ def test_inputs_of_data_parallel_are_moved_by_any_torch(backend, monkeypatch, re
     assert wrapped(torch.ones(3, 2), torch.ones(3, 2)).shape == wrapped(torch.ones(3, 2), input2=torch.ones(3, 2)).shape
 
 
+@pytest.mark.parametrize("kind", ["cpu", "mps", "xpu"])
+def test_off_cuda_data_parallel_has_one_device(backend, kind):
+    """Found in GMA and SMASH: `accel.device(model.device_ids[0])`, and `[w] * len(model.device_ids)`."""
+    backend(kind)
+    wrapped = accel.data_parallel(torch.nn.Linear(2, 1), device_ids=[0, 1])
+    assert (len(wrapped.device_ids), accel.device(wrapped.device_ids[0]).type) == (1, kind)
+    assert wrapped(torch.ones(3, 2)).shape == (3, 1)
+
+
 def test_on_cuda_a_cast_to_a_legacy_type_is_torch_s_own(backend):
     kind = torch.cuda.FloatTensor
     backend("cuda")

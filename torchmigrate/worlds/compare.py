@@ -569,8 +569,8 @@ def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[
         if before is None or not _open(value):
             continue
         if "cpu" in _types(before) and "cpu" not in _types(value) and _open(before):
-            edits = NONE.union(*(own for atom, own in value.atoms.items() if isinstance(atom, Unknown)))
-            if edits:
+            asked = (own for atom, own in value.atoms.items() if isinstance(atom, Unknown) and atom.of != "tensor")
+            if edits := NONE.union(*asked):
                 yield Fault(edits, world, place, f"what a user asks for would lose its fallback on {world.title}")
                 continue
         if "cuda" in _types(before):

@@ -228,10 +228,17 @@ class File:
         return at if at >= 0 and span[0] < span[1] <= self._ends[at] else None
 
     def is_of_a_tensor(self, node: ast.Attribute) -> bool:
-        """Return whether an edit wrote `x.device` in place of a choice that asked x where it is: x is a tensor."""
+        """Return whether an edit wrote `x.device` in place of a choice that asked x where it is: x is a tensor.
+
+        The edit for `x.get_device()` writes the last name alone.
+        """
+        start, end = span = self.span(node)
+        named = self._writer((max(start, end - len(node.attr)), end))
+        if named is not None and self.edits[named].text.lstrip(".") == node.attr:
+            return True
         if node not in self._written:
             return False
-        at = self._writer(span := self.span(node))
+        at = self._writer(span)
         text = self.text[slice(*span)].decode()
         if at is None:
             return False

@@ -73,8 +73,13 @@ _PLACE = "the number of a tensor's device stands for one of CUDA before torch 2.
 
 def _is_other_device(context: RuleContext, name: str) -> bool:
     """Return whether a name holds a device elsewhere, `place = args.device`: whoever gets it takes it for one."""
-    values = [binding.value for binding in context.scope.names.get(name, ())]
-    return any(isinstance(value, ast.Attribute) and value.attr == "device" for value in values)
+    for binding in context.scope.names.get(name, ()):
+        match binding.value:
+            case ast.Attribute(_, "device") | ast.Constant("cpu"):
+                return True
+            case ast.Call() as made if makes_device(context.module, made):
+                return True
+    return False
 
 
 def _is_tensors(context: RuleContext, place: ast.Call) -> bool:
