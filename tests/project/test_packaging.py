@@ -113,11 +113,13 @@ def test_the_oldest_python_that_a_package_runs_on(
         ("Python", "## Dependencies\npython 2.7\n", (2, 7)),  # found in AttnGAN
         ("Python", "Python 2.7 or Python 3.6 with PyTorch 1.0", (3, 6)),
         ("Python", "It relies on Python 3.5 and PyTorch 0.4.1", (3, 5)),
+        ("Python", "- a Python installation version 2.7", (2, 7)),  # found in deepcluster
         ("Python", "runs with Python 2", (2, 99)),
         ("Python", "pip install python-dateutil==2.8, and `python 01_train.py`", None),
         ("Python", "PyTorch 0.4.1", None),
         ("PyTorch", "Python 3.6 and PyTorch 0.3.1", (0, 3)),  # found in rethinking-network-pruning
         ("PyTorch", "PyTorch (>=1.0) or torch 2.1", (2, 1)),
+        ("PyTorch", "- a PyTorch install version 0.1.8", (0, 1)),
         ("PyTorch", "needs PyTorch and torchvision 0.4", None),
     ],
 )

@@ -77,11 +77,19 @@ def version(context: RuleContext) -> Iterator[Finding]:
     up = context.module.parent(node)
     while isinstance(up, (ast.Attribute, ast.Subscript)) and up.value is node:
         node, up = up, context.module.parent(up)
-    if context.call is None and (node is not context.ref or _needs_str(up, node)):
+    if context.call is None and (node is not context.ref or _needs_str(up, node) or _is_split(context.module, up)):
         yield context.note()
     else:
         found = _harmless(context, "it says what this build of torch was made for, and code that asks means that")
         yield replace(found, blocks=isinstance(up, ast.IfExp) and up.test is not node)  # a test before it is about CUDA
+
+
+def _is_split(module: SemanticModel, up: ast.AST | None) -> bool:
+    """Return whether the text of a value is taken apart: `str(torch.version.cuda).split(".")[1]` of "None" raises."""
+    match up, module.parent(up) if up else None:
+        case ast.Call(ast.Name("str")), ast.Attribute(_, "split"):
+            return True
+    return False
 
 
 def _needs_str(up: ast.AST | None, node: ast.AST) -> bool:
