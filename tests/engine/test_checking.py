@@ -1775,6 +1775,34 @@ def test_what_runs_with_a_module_that_python_3_renamed_is_left(tmp_path: Path, l
         assert any(", which looks like Python 2" in f.message for f in found[name].findings) is is_old
 
 
+@pytest.mark.parametrize(
+    ("page", "line", "is_old"),
+    [
+        ("Python >= 2.7", "rows = xrange(3)", True),
+        ("Python >= 2.7 or 3.5", "rows = xrange(3)", False),
+        ("Python >= 2.7", "xrange = range\nrows = xrange(3)", False),
+        ("Python >= 2.7", "from six.moves import xrange\nrows = xrange(3)", False),
+    ],
+)
+def test_what_calls_builtins_of_python_2_is_left_where_readme_speaks_of_that_alone(
+    tmp_path: Path, page: str, line: str, is_old: bool
+) -> None:
+    """Found in treelstm.pytorch: Python 2 cannot read the helper, and its programs ended where they import it."""
+    files = {"README.md": page, "main.py": f"import torch\n{line}\nprint(torch.zeros(3).cuda())\n"}
+    assert isinstance(planned(write_tree(tmp_path, files), "apply")["main.py"], Unchanged) is is_old
+
+
+@pytest.mark.parametrize("reader", ["", "from settings import train\n"], ids=["by its path", "as a module"])
+def test_settings_that_are_read_by_their_path_import_no_helper(tmp_path: Path, reader: str) -> None:
+    """Found in pytorch-auto-drive: its programs write the names of 94 such files as JSON, and died of a module."""
+    files = {
+        "main.py": f"import torch\n{reader}def main(train):\n    torch.nn.Linear(2, 2).to(train['device'])\n",
+        "settings.py": "import os\ntrain = dict(\n    device='cuda',\n    save=os.curdir,\n)\ntrain.update(rows=2)\n",
+    }
+    found = planned(write_tree(tmp_path, files), "check")["settings.py"].findings  # type: ignore[union-attr]
+    assert ["change them by hand" in f.message for f in found] == [not reader]
+
+
 def test_the_message_of_an_assertion_stays_with_what_it_asserts(tmp_path: Path) -> None:
     """Found in metaseq: the assertion asked CUDA for its devices, and its message any accelerator."""
     text = """import ctranslate2

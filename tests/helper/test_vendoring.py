@@ -79,6 +79,27 @@ def test_the_import_stands_below_the_edit_of_sys_path_that_it_needs(name: str, t
     run(tmp_path, "run.py", folder="tools")
 
 
+@pytest.mark.parametrize("magic", ["magic.py", "magic/__init__.py"], ids=["beside it", "installed"])
+def test_the_import_stands_among_those_that_a_with_gives_another_folder(magic: str, tmp_path: Path) -> None:
+    """Found in pytorch-auto-drive, with importmagician's: the helper was imported above, where nothing finds it."""
+    text = (
+        "import torch\nfrom magic import imports_from\nwith imports_from('..'):\n    from pkg.a import f\n"
+        "def g():\n    torch.cuda.synchronize()\n    torch.ones(1)\n"
+    )
+    manager = (
+        "import contextlib, sys\n@contextlib.contextmanager\ndef imports_from(path):\n"
+        "    sys.path.insert(0, path)\n    yield\n    sys.path.remove(path)\n"
+    )
+    write_tree(tmp_path, {"pkg/__init__.py": "", "pkg/a.py": "f = 1", "tools/run.py": text})
+    if magic == "magic.py":
+        write_tree(tmp_path, {"tools/magic.py": manager})
+    after = write_plan(tmp_path)
+    assert "    from pkg.a import f\n    import accel\n" in after["tools/run.py"].decode()
+    assert [path for path in after if path.endswith("accel.py")] == ["accel.py"]
+    write_tree(tmp_path, {f"tools/{magic}": manager})
+    run(tmp_path, "run.py", folder="tools")
+
+
 def test_a_function_that_imports_is_no_place_below_an_edit_of_sys_path(tmp_path: Path) -> None:
     """Found in metaseq: the import of the helper stood between two functions."""
     setup = "from setuptools import setup\nsetup(name='pkg', packages=['pkg'])\n"

@@ -151,6 +151,13 @@ def test_runtime_package_vendors_nothing(tmp_path: Path) -> None:
     assert after == {"train.py": MOVED.replace("import accel", "from torchmigrate import runtime as accel")}
 
 
+def test_a_folder_that_no_import_can_name_is_no_package(tmp_path: Path) -> None:
+    """A project that was unpacked without git holds an `__init__.py`: its neighbours were read as parts of it."""
+    write_tree(tmp_path, {"net.pytorch/__init__.py": "", "net.pytorch/a.py": "", "net/__init__.py": "", "net/a.py": ""})
+    assert project_root([tmp_path / "net.pytorch"]) == tmp_path / "net.pytorch"
+    assert project_root([tmp_path / "net"]) == tmp_path
+
+
 def test_one_helper_for_all_that_share_a_root(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"a.py": TRAIN, "b.py": TRAIN, "sub/c.py": TRAIN})
     assert set(texts_after(root)) == {"a.py", "b.py", "accel.py", "sub/c.py", "sub/accel.py"}

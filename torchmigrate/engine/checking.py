@@ -19,9 +19,10 @@ from torchmigrate.helper.placement import placement
 from torchmigrate.project import mocks
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import CUDA, reached
+from torchmigrate.project.packaging import newest_of_pages
 from torchmigrate.rewriting.native_style import chooses
 from torchmigrate.rules.model import Ruleset
-from torchmigrate.source.encoding import PYTHON_2, is_python_2
+from torchmigrate.source.encoding import PYTHON_2, calls_python_2, is_python_2
 from torchmigrate.worlds.check import Check, Held, Rewritten
 
 ATTEMPTS = 16  # as the held edits of all files at once may need others to go, halves of the files are tried
@@ -105,7 +106,10 @@ class _Run:
         old = {path: path for path, result in failed if PYTHON_2 in result.error}  # each with the file that shows it
         around = {use.importer for path in self.rewrites for use in importers.get(path, ())}
         others = {*reached(self.rewrites, index.imported_by), *around} - old.keys()
-        old |= {path: path for path in others if path.endswith(".py") and is_python_2(index.read_or_nothing(path))}
+        newest = newest_of_pages(Path(index.root), "Python") if others else None
+        tests = (is_python_2, calls_python_2) if newest and newest[0] < (3, 0) else (is_python_2,)
+        texts = ((path, index.read_or_nothing(path)) for path in others if path.endswith(".py"))
+        old |= {path: path for path, raw in texts if any(test(raw) for test in tests)}
         fresh = list(old)
         while fresh:
             using = {use.importer: old[path] for path in fresh for use in importers.get(path, ())}

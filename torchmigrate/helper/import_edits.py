@@ -471,7 +471,7 @@ def _anchor(tree: ast.Module, module: SemanticModel, first_use: int) -> ast.stmt
 def import_below_path_edit(module: SemanticModel, root: str) -> ast.stmt | None:
     """Return the first top-level statement that imports from the folder `root`, if sys.path is edited above it.
 
-    The file does so itself, or imports a neighbour that does.
+    The file does so itself, or imports a neighbour that does, or a `with` gives its own imports another folder.
     """
     if not root:
         return None
@@ -479,6 +479,10 @@ def import_below_path_edit(module: SemanticModel, root: str) -> ast.stmt | None:
     may_edit = any(word in module.source.text for word in ("sys", "addsitedir"))
     is_edited = False
     for statement in module.tree.body:
+        if not may_edit and os.path.dirname(path) != root:
+            inside = statement.body if isinstance(statement, ast.With) else []
+            if any(_imports_from(index, path, node, root) for node in inside):
+                return statement
         edits = (n for n in ast.walk(statement) if may_edit and _edits_path(module, n))
         edited = min((module.span(node)[0] for node in edits), default=None)
         if (is_edited or edited is not None) and not isinstance(statement, FUNCTIONS):
@@ -572,7 +576,9 @@ def with_import(module: SemanticModel, statement: str, torch: bool = False, root
     edit = edit or insertion(module, statements, first_use)
     proof = import_below_path_edit(module, root) if statement in statements else None
     if proof is not None and edit.start <= module.span(proof)[0] and first_use > module.span(proof)[1]:
-        edit = insertion(module, statements, first_use, after=proof)
+        last = proof.body[-1] if isinstance(proof, ast.With) else None
+        inside = _after_import(module, last, statement) if last and _is_import(last) and not torch else None
+        edit = inside or insertion(module, statements, first_use, after=proof)
     ast.parse(compose(module.source.utf8, [edit]).decode())
     return (edit,)
 

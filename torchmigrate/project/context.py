@@ -380,14 +380,14 @@ def project_root(paths: Sequence[Path]) -> Path:
     """Return the project's root: the folder named, for files the nearest that looks like one; above a package.
 
     A repository, or a folder that is built, is a project though it has an `__init__.py`: what lies beside it does not
-    belong to it.
+    belong to it. A folder whose name no import can say is no package either.
     """
     resolved = [p.resolve() for p in paths]
     base = Path(os.path.commonpath(resolved)) if resolved else Path.cwd()
     if not base.is_dir():
         base = base.parent
         base = next((up for up in (base, *base.parents) if _is_marked(up)), base)
-    while (base / "__init__.py").exists() and base.parent != base and not _is_marked(base):
+    while (base / "__init__.py").exists() and base.name.isidentifier() and not _is_marked(base):
         base = base.parent
     return base
 

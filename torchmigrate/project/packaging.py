@@ -705,8 +705,20 @@ _SPOKEN = {
 def newest_of_pages(root: Path, what: str) -> tuple[tuple[int, int], str] | None:
     """Return the newest "Python", or "PyTorch", that README speaks of, and its name; None if it names no version."""
     names = sorted(n for n in os.listdir(root) if fnmatchcase(n.lower(), "readme*")) if root.is_dir() else []
-    told = ((m, name) for name in names for m in _SPOKEN[what].finditer(page(str(root), name)))
+    told = ((m, name) for name in names for m in _versions(_SPOKEN[what], page(str(root), name)))
     return max((((int(m[1]), int(m[2] or ANY_MINOR)), name) for m, name in told), default=None)
+
+
+_ANOTHER = re.compile(r"\+? *(?:or|and|/|,|&|-|to) *v?(\d)\.(\d+)(?!\w)", re.I)
+
+
+def _versions(spoken: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Yield the versions that a text names, and those that it names beside one: `Python 2.7 or 3.5`."""
+    for first in spoken.finditer(text):
+        found: re.Match[str] | None = first
+        while found:
+            yield found
+            found = _ANOTHER.match(text, found.end())
 
 
 def _of_lists(root: Path) -> Iterator[_Stated]:

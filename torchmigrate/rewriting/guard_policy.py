@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import bisect
+import builtins
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -49,11 +50,14 @@ _ANSWER = "what an environment gives goes to its device uncast (line {}): MPS re
 _RAISES = "{}: the device comes to this, which raises on MPS"
 _COMPILED = "{}: the device comes to this, which has kernels for CUDA and perhaps the CPU alone"
 _DOUBLES = "float64 is the default dtype (line {}), which MPS refuses"
+_SETTINGS = "no file imports these settings, and what reads them may take an import for one: change them by hand"
 _IDLE = "it may stay as it is: what it guards does no harm either way"
 
 
 def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
     """Mark as LEFT the fixes in every region that must stay as it is, and tests that guard nothing that changes."""
+    if library_use.is_read_as_settings(module):
+        return [replace(f, fix=None, message=f"{f.message}; {_SETTINGS}") if f.fix else f for f in findings]
     answers = reasons(module, findings)
     findings = [replace(_left(f, answers[f]), blocks=False) if f in answers else f for f in findings]
     kept = Around(kept_code(module, findings))
@@ -61,6 +65,7 @@ def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
     regions = list(regions_of(module, findings))
     if regions:
         findings = _idle_left(module, _bound_left(module, findings, regions), regions)
+        findings = _imported_left(module, findings, regions)
     return findings
 
 
@@ -352,6 +357,29 @@ def _idle_left(module: SemanticModel, findings: list[Finding], regions: list[Gua
     replaced = Around(((e.start, e.end), True) for f in findings if f.fix and f not in stays for e in f.fix.edits)
     gone = {f for f in stays if replaced.find(*span_of(f))}  # `x.is_cuda` of a choice that becomes `x.device`
     return [_left(f, _IDLE) if f in stays else f for f in findings if f not in gone]
+
+
+def _imported_left(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:
+    """Leave the tests that guard reads of what is imported behind a test that stays: elsewhere it is not there."""
+    stays = {span_of(f) for f in findings if f.status is Status.LEFT}
+    covered = Around((span, True) for r in regions if r.guard in stays for span in r.covered)
+    imports = [s for s in module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom))]
+    held = [s for s in imports if covered.find(*module.span(s))]
+    if not held:
+        return findings
+    given = {alias.asname or alias.name for s in held for alias in s.names}
+    known = {alias.asname or alias.name for s in imports if s not in held for alias in s.names}
+    names = [n for n in module.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    read = Inside(module.span(n) for n in names if n.id in given - known or ("*" in given and _is_nowhere(module, n)))
+    lost = {r.guard for r in regions if r.guard not in stays and any(read.find(*span) for span in r.covered)}
+    line = module.source.position(module.span(held[0])[0])[0]
+    reason = f"what it guards is imported behind a test that stays (line {line})"
+    return [_left(f, reason) if f.fix and f.guards and span_of(f) in lost else f for f in findings]
+
+
+def _is_nowhere(module: SemanticModel, name: ast.Name) -> bool:
+    """Return whether nothing in the file binds a name: a `*` import brings it."""
+    return module.scope(name).find(name.id) is None and not hasattr(builtins, name.id)
 
 
 def _refusing_beside(

@@ -68,6 +68,47 @@ def _is_local(module: SemanticModel, local: tuple[int, str, str]) -> bool:
     return bool(local[0]) or module.facts.index.find(str(module.path), *local) is not None
 
 
+@query
+def is_read_as_settings(module: SemanticModel) -> bool:
+    """Return whether a file only gives values to names, without torch, and no code imports it: it is read by its path.
+
+    What reads it may take each of its names for a setting, also that of a module. Other settings may import it.
+    """
+    if len(module.facts.files) < 2 or module.path.suffix != ".py":
+        return False
+    todo: list[ast.stmt] = [*module.tree.body]
+    is_given = False
+    while todo:
+        match todo.pop():
+            case ast.With(_, body) | ast.If(_, body, []):
+                todo += body
+            case ast.Import() | ast.ImportFrom() | ast.Expr(ast.Constant() | ast.Call(ast.Attribute(ast.Name()))):
+                pass
+            case ast.Assign(_, ast.Dict() | ast.Call(ast.Name("dict"))):
+                is_given = True
+            case ast.Assign() | ast.AnnAssign():
+                pass
+            case _:
+                return False
+    bindings = (b for found in module.scopes.module.names.values() for b in found)
+    if not is_given or any((b.qualified or "").split(".")[0] in module.facts.built_on_torch for b in bindings):
+        return False
+    return _is_read_by_path(module, str(module.path))
+
+
+def _is_read_by_path(module: SemanticModel, path: str) -> bool:
+    index, todo = module.facts.index, [path]
+    seen = {path}
+    while todo:
+        each = todo.pop()
+        if each.endswith("__init__.py") or (each != path and b"torch" in index.read_or_nothing(each)):
+            return False
+        new = {use.importer for use in index.importers.get(each, ())} - seen
+        seen |= new
+        todo += new
+    return True
+
+
 def is_imported(module: SemanticModel) -> bool:
     """Return whether another file of the project imports this one. Its top level must not ask for a device then."""
     path = str(module.path)

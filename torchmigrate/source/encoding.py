@@ -226,6 +226,24 @@ _MODULES_OF_2 = re.compile(
 )
 
 
+_BUILTINS_OF_2 = frozenset(("basestring", "execfile", "raw_input", "unichr", "xrange"))
+
+
+def calls_python_2(raw: bytes) -> bool:
+    """Return whether a file calls a builtin function that Python 3 lacks, `xrange`, and defines it nowhere."""
+    if not any(name.encode() in raw for name in _BUILTINS_OF_2):
+        return False
+    try:
+        nodes = [*ast.walk(ast.parse(raw))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    bound = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    bound |= {n.asname or n.name for n in nodes if isinstance(n, ast.alias)}
+    bound |= {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
+    return bool((_BUILTINS_OF_2 & called) - bound) and "*" not in bound
+
+
 def is_python_2(raw: bytes) -> bool:
     """Return whether a file does not parse as `print` or `exec` is a statement in it, or always imports `cPickle`."""
     if not _STATEMENT_OF_2.search(raw):

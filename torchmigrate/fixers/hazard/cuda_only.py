@@ -73,8 +73,13 @@ def _harmless(context: RuleContext, reason: str) -> Finding:
 
 def version(context: RuleContext) -> Iterator[Finding]:
     """Report what takes `torch.version.cuda` for a str; it is None elsewhere. What asks for it means CUDA's builds."""
-    node: ast.AST = context.ref
+    is_of_cudnn = context.call is not None and context.qualified == "torch.backends.cudnn.version"
+    node: ast.AST = context.node if is_of_cudnn else context.ref
     up = context.module.parent(node)
+    if is_of_cudnn:
+        if _needs_str(up, node):
+            yield context.note(_OF_CUDNN)
+        return
     while isinstance(up, (ast.Attribute, ast.Subscript)) and up.value is node:
         node, up = up, context.module.parent(up)
     if context.call is None and (node is not context.ref or _needs_str(up, node) or _is_split(context.module, up)):
@@ -82,6 +87,9 @@ def version(context: RuleContext) -> Iterator[Finding]:
     else:
         found = _harmless(context, "it says what this build of torch was made for, and code that asks means that")
         yield replace(found, blocks=isinstance(up, ast.IfExp) and up.test is not node)  # a test before it is about CUDA
+
+
+_OF_CUDNN = "`cudnn.version()` is None where torch has no cuDNN, and this takes it for a number: TypeError there"
 
 
 def _is_split(module: SemanticModel, up: ast.AST | None) -> bool:
