@@ -113,6 +113,7 @@ def test_the_oldest_python_that_a_package_runs_on(
         ("Python", "## Dependencies\npython 2.7\n", (2, 7)),  # found in AttnGAN
         ("Python", "Python 2.7 or Python 3.6 with PyTorch 1.0", (3, 6)),
         ("Python", "Python 2.7+ / 3.5", (3, 5)),
+        ("Python", "Code works with Python 2 & 3", (3, 99)),
         ("Python", "Python 2.7, 3.5 and 3.6; 4.5 GB", (3, 6)),
         ("Python", "It relies on Python 3.5 and PyTorch 0.4.1", (3, 5)),
         ("Python", "- a Python installation version 2.7", (2, 7)),  # found in deepcluster

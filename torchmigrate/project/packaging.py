@@ -709,7 +709,7 @@ def newest_of_pages(root: Path, what: str) -> tuple[tuple[int, int], str] | None
     return max((((int(m[1]), int(m[2] or ANY_MINOR)), name) for m, name in told), default=None)
 
 
-_ANOTHER = re.compile(r"\+? *(?:or|and|/|,|&|-|to) *v?(\d)\.(\d+)(?!\w)", re.I)
+_ANOTHER = re.compile(r"\+? *(?:or|and|/|,|&|-|to) *v?(\d)(?:\.(\d+))?(?!\w)", re.I)
 
 
 def _versions(spoken: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
