@@ -341,7 +341,10 @@ def test_the_copy_is_rewritten_and_its_lines_are_known(project: Path) -> None:
 
 @pytest.mark.parametrize("more", ["", "x = torch.ones(2).cuda()\n"])  # with which the file gets an import
 def test_what_check_says_of_a_line_comes_with_what_its_fix_makes_of_it(tmp_path: Path, more: str) -> None:
-    code = "import torch\ndef send(batch):\n    return batch.cuda()\nclass Batch:\n    def cuda(self):\n        return self\n"
+    code = (
+        "import torch\ndef send(batch):\n    return batch.cuda()\n"
+        "class Batch:\n    def cuda(self):\n        return self\n"
+    )
     root = write_tree(tmp_path / "p", {"a.py": code + more})
     with Sandbox(Project.at(root)) as sandbox:
         known = migrate(sandbox, config_file.load([root])).known
