@@ -79,11 +79,12 @@ def test_the_import_stands_below_the_edit_of_sys_path_that_it_needs(name: str, t
     run(tmp_path, "run.py", folder="tools")
 
 
+@pytest.mark.parametrize("first", ["import torch", "import sys, torch"])
 @pytest.mark.parametrize("magic", ["magic.py", "magic/__init__.py"], ids=["beside it", "installed"])
-def test_the_import_stands_among_those_that_a_with_gives_another_folder(magic: str, tmp_path: Path) -> None:
+def test_the_import_stands_among_those_that_a_with_gives_another_folder(magic: str, first: str, tmp_path: Path) -> None:
     """Found in pytorch-auto-drive, with importmagician's: the helper was imported above, where nothing finds it."""
     text = (
-        "import torch\nfrom magic import imports_from\nwith imports_from('..'):\n    from pkg.a import f\n"
+        f"{first}\nfrom magic import imports_from\nwith imports_from('..'):\n    from pkg.a import f\n"
         "def g():\n    torch.cuda.synchronize()\n    torch.ones(1)\n"
     )
     manager = (
@@ -98,6 +99,20 @@ def test_the_import_stands_among_those_that_a_with_gives_another_folder(magic: s
     assert [path for path in after if path.endswith("accel.py")] == ["accel.py"]
     write_tree(tmp_path, {f"tools/{magic}": manager})
     run(tmp_path, "run.py", folder="tools")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\nfrom contextlib import suppress\nwith suppress(ImportError):\n    from pkg.a import f\n",
+        "import torch, warnings\nfrom pkg import b\nwith warnings.catch_warnings():\n    from pkg.a import f\n",
+    ],
+    ids=["imports that may fail", "imports that find their folder without it"],
+)
+def test_a_with_that_gives_no_folder_holds_no_import_of_the_helper(text: str, tmp_path: Path) -> None:
+    script = f"{text}def g():\n    torch.ones(1).cuda()\n"
+    write_tree(tmp_path, {"pkg/__init__.py": "", "pkg/a.py": "f = 1", "pkg/b.py": "", "tools/run.py": script})
+    assert "\nimport accel\n" in write_plan(tmp_path)["tools/run.py"].decode()
 
 
 def test_a_function_that_imports_is_no_place_below_an_edit_of_sys_path(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import helper_bound, spelled
 from torchmigrate.source.edits import Edit, compose
 from torchmigrate.source.encoding import Source
-from torchmigrate.syntax.resolver import chain_of, own_blocks
+from torchmigrate.syntax.resolver import chain_of, last_name, own_blocks
 from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line
 
 _Import = ast.Import | ast.ImportFrom
@@ -477,12 +477,11 @@ def import_below_path_edit(module: SemanticModel, root: str) -> ast.stmt | None:
         return None
     index, path = module.facts.index, str(module.path)
     may_edit = any(word in module.source.text for word in ("sys", "addsitedir"))
-    is_edited = False
+    is_edited, is_there = False, os.path.dirname(path) == root  # the folder is found without more
     for statement in module.tree.body:
-        if not may_edit and os.path.dirname(path) != root:
-            inside = statement.body if isinstance(statement, ast.With) else []
-            if any(_imports_from(index, path, node, root) for node in inside):
-                return statement
+        is_there = is_there or _imports_from(index, path, statement, root)
+        if not is_there and any(_imports_from(index, path, node, root) for node in _given_a_folder(statement)):
+            return statement
         edits = (n for n in ast.walk(statement) if may_edit and _edits_path(module, n))
         edited = min((module.span(node)[0] for node in edits), default=None)
         if (is_edited or edited is not None) and not isinstance(statement, FUNCTIONS):
@@ -491,6 +490,14 @@ def import_below_path_edit(module: SemanticModel, root: str) -> ast.stmt | None:
                 return statement  # `if __package__ is None:` may add the folder and import from it, too
         is_edited = is_edited or edited is not None or _imports_setter(index, path, statement)
     return None
+
+
+def _given_a_folder(statement: ast.stmt) -> list[ast.stmt]:
+    """Return the body of a `with` that may let its imports find more, which `suppress(ImportError)` does not."""
+    items = statement.items if isinstance(statement, ast.With) else ()
+    calls = [item.context_expr for item in items if isinstance(item.context_expr, ast.Call)]
+    is_given = bool(calls) and all(last_name(call.func) != "suppress" for call in calls)
+    return statement.body if is_given and isinstance(statement, ast.With) else []
 
 
 def _imports_setter(index: ImportIndex, path: str, statement: ast.stmt) -> bool:
