@@ -76,8 +76,7 @@ class _Run:
         self.rewrites = {path: done.rewritten for path, done in surveyed.items() if done.rewritten}
         self.facts = _with_raising(_with_askers(self.facts, surveyed), self.results)
         if self.facts.raising:
-            importers = self.facts.index.importers
-            leading = reached(self.facts.raising, lambda path: {use.importer for use in importers.get(path, ())})
+            leading = reached(self.facts.raising, self.facts.index.importing)
             self._rewrite(path for path in leading if path in self.rewrites)
         if self.facts.askers:
             hiding = {path for path, text in self._texts.items() if b"CUDA_VISIBLE_DEVICES" in text}

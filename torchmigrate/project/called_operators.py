@@ -64,7 +64,7 @@ class CalledOperators(ABC):
 
     def made_beside(self, path: str, name: str) -> Position | None:
         """Return where an operator is that code of any file leads to which also calls a function of this file."""
-        importers = {use.importer for use in self._index.importers.get(path, ())}
+        importers = self._index.importing(path)
         for importer in (path, *sorted(importers - {path})) if self.are_there else ():
             scopes = self._hierarchy.scopes(importer)
             if scopes is None:

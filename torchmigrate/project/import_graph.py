@@ -224,6 +224,10 @@ class ImportIndex:
             self._imported[path] = [*dict.fromkeys(found)]
         return self._imported[path]
 
+    def importing(self, path: str) -> set[str]:
+        """Return the files of the project that import a file."""
+        return {use.importer for use in self.importers.get(path, ())}
+
     def may_import(self, path: str) -> list[str]:
         """Return the files that a file imports, with each that an ambiguous name may mean."""
         if path not in self._maybe_imported:

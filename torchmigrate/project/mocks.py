@@ -194,7 +194,7 @@ class _Search:
     def _users(self, path: str, function: Function) -> Iterator[tuple[str, ast.AST]]:
         """Yield the functions that name a function, as a fixture or to call it, where they can see it."""
         folder = os.path.dirname(path)
-        files = {path, *(use.importer for use in self._index.importers.get(path, ()))}
+        files = {path, *self._index.importing(path)}
         if os.path.basename(path) == "conftest.py":
             files |= {p for p in self._index.files if system.is_inside(p, folder) and p.endswith(".py")}
         always = any(k.arg == "autouse" for d in function.decorator_list if isinstance(d, ast.Call) for k in d.keywords)

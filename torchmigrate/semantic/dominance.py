@@ -76,22 +76,18 @@ def always_runs(module: SemanticModel, node: ast.AST) -> bool:
 @query
 def _always_called(module: SemanticModel) -> set[Function | None]:
     """Return the functions of the file that it calls itself behind no test, and None for its own statements."""
-    own = {s.name: s for s in module.tree.body if isinstance(s, FUNCTIONS)}
+    called: dict[Function | None, list[Function]] = {}
+    for function in (s for s in module.tree.body if isinstance(s, FUNCTIONS)):
+        for call, _ in calls_by_name(module).get(function.name, ()):
+            if isinstance(call.func, ast.Name) and not _is_conditional(module, call):
+                called.setdefault(module.function(call), []).append(function)
     found: set[Function | None] = {None}
-    while True:
-        called = (own[name] for name in own.keys() & calls_by_name(module).keys() if own[name] not in found)
-        more = {f for f in called if any(_is_always_made(module, call, found) for call in _calls(module, f.name))}
-        if not more:
-            return found
-        found |= more
-
-
-def _calls(module: SemanticModel, name: str) -> Iterator[ast.Call]:
-    return (call for call, _ in calls_by_name(module)[name] if isinstance(call.func, ast.Name))
-
-
-def _is_always_made(module: SemanticModel, call: ast.Call, known: Collection[Function | None]) -> bool:
-    return module.function(call) in known and not _is_conditional(module, call)
+    todo = [*found]
+    while todo:
+        fresh = {*called.get(todo.pop(), ())} - found
+        found |= fresh
+        todo += fresh
+    return found
 
 
 _CONDITIONS = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.Try, ast.ExceptHandler, ast.ClassDef)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from torchmigrate.project.called_operators import LOADERS, CalledOperators, Position, is_handed_to_c
 from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
-from torchmigrate.project.import_graph import DATA_POINTER, OF_KERNELS
+from torchmigrate.project.import_graph import DATA_POINTER, OF_KERNELS, reached
 from torchmigrate.semantic.guard_regions import OTHERS, GuardRegion
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in
@@ -55,7 +55,7 @@ def is_used_with_torch(module: SemanticModel) -> bool:
     index = module.facts.index
     if any(takes(library) is not None for library in module.scopes.module.libraries()):
         return False
-    importers = {use.importer for use in index.importers.get(str(module.path), ())}
+    importers = index.importing(str(module.path))
     tops = [
         {i.module.partition(".")[0] for i in index.imports[path]}
         for path in importers
@@ -93,20 +93,10 @@ def is_read_as_settings(module: SemanticModel) -> bool:
     bindings = (b for found in module.scopes.module.names.values() for b in found)
     if not is_given or any((b.qualified or "").split(".")[0] in module.facts.built_on_torch for b in bindings):
         return False
-    return _is_read_by_path(module, str(module.path))
-
-
-def _is_read_by_path(module: SemanticModel, path: str) -> bool:
-    index, todo = module.facts.index, [path]
-    seen = {path}
-    while todo:
-        each = todo.pop()
-        if each.endswith("__init__.py") or (each != path and b"torch" in index.read_or_nothing(each)):
-            return False
-        new = {use.importer for use in index.importers.get(each, ())} - seen
-        seen |= new
-        todo += new
-    return True
+    index = module.facts.index
+    own, *importers = reached([str(module.path)], index.importing)
+    is_package = any(path.endswith("__init__.py") for path in (own, *importers))
+    return not is_package and not any(b"torch" in index.read_or_nothing(path) for path in importers)
 
 
 def is_imported(module: SemanticModel) -> bool:

@@ -184,7 +184,7 @@ def pointless(new: Mapping[World, Observations], original: Original) -> tuple[li
 def _defaults(seen: Observations, original: Original) -> Iterator[Key]:
     """Yield what was seen where an option of the command line gets its default: nothing uses that there."""
     for place, value in seen.of(HANDED):
-        if seen.told[HANDED, place] == "add_argument":
+        if seen.told.get((HANDED, place)) == "add_argument":
             yield HANDED, place
             yield from ((DEVICE, original.begun[edit]) for edit in value.edits)
 
@@ -371,7 +371,7 @@ def _deaths(
                 what = new.told.get((kind, place), '"cuda"')
                 yield Fault(edits, world, place, f"{what} would be reached on {world.title}")
     refused = {place[0] for place in _gone_past(old, new)} if world.kind != "cuda" else set()
-    behind = _entered_behind(lambda place: place[0] in refused, old, new) if refused else set()
+    behind = _entered_behind(lambda place: place[0] in refused, _entered_now(old, new), new) if refused else set()
     past += (new.entries[key].span for key in sorted(behind))
     opened = [(place, end) for place, end in old.shut.items() if place not in new.shut]
     for kind in (LOST, REFUSAL):
@@ -462,8 +462,8 @@ def _handed(world: World, old: Observations, new: Observations, used: frozenset[
         before = old.get(HANDED, place)
         chosen = {a for a in before or () if isinstance(a, Device) and a.type == "cuda" and a.index is not None}
         if chosen.isdisjoint(value) and chosen and value.edits and value.edits.isdisjoint(used):
-            name = new.told[HANDED, place]
-            words = f"this device is handed to `{name}`, which is not seen to hand it to torch"
+            name = new.told.get((HANDED, place))  # what `{...}[key](...)` calls has none
+            words = f"this device is handed to {f'`{name}`' if name else 'a call'}, which is not seen to hand it to torch"
             yield Fault(value.edits, world, place, f"{words}, on {world.title}")
 
 
@@ -589,14 +589,26 @@ def _behind_deaths(old: Observations, new: Observations) -> list[tuple[Place, in
 
     Functions that the original did not enter, and that only such code calls, were not reached either.
     """
-    past = [(p, end) for p, end in old.cut.items() if p not in old.caught and new.get(DEATH, p) is None]
-    behind = _entered_behind(lambda place: any(_is_between(place, *cut) for cut in past), old, new) if past else set()
+    past = _died_in_the_original(old, new)
+    behind = _entered_behind(_within(past), _entered_now(old, new), new) if past else set()
     return [*past, *(new.entries[key].span for key in sorted(behind))]
 
 
-def _entered_behind(is_past: Callable[[Place], bool], old: Observations, new: Observations) -> set[str]:
-    """Return the functions that the original did not enter, and that only code in such places leads to."""
-    fresh = new.entries.keys() - old.entries.keys()
+def _died_in_the_original(old: Observations, new: Observations) -> list[tuple[Place, int]]:
+    return [(p, end) for p, end in old.cut.items() if p not in old.caught and new.get(DEATH, p) is None]
+
+
+def _within(parts: Sequence[tuple[Place, int]]) -> Callable[[Place], bool]:
+    """Return a function that returns whether a place stands in one of these parts."""
+    return lambda place: any(_is_between(place, start, end) for start, end in parts)
+
+
+def _entered_now(old: Observations, new: Observations) -> set[str]:
+    return new.entries.keys() - old.entries.keys()
+
+
+def _entered_behind(is_past: Callable[[Place], bool], fresh: AbstractSet[str], new: Observations) -> set[str]:
+    """Return those functions of `fresh` that only code in such places leads to."""
     behind: set[str] = set()
 
     def comes_from(caller: tuple[str, Place] | None) -> bool:
@@ -605,6 +617,15 @@ def _entered_behind(is_past: Callable[[Place], bool], old: Observations, new: Ob
     while found := {key for key in fresh - behind if all(map(comes_from, new.entries[key].callers))}:
         behind |= found
     return behind
+
+
+def _is_called_behind_a_death(place: Place, old: Observations, new: Observations) -> bool:
+    """Return whether nothing called the function of a place in the original, and only what died before calls it now.
+
+    The original was evaluated there with arguments that are not known.
+    """
+    fresh = {key for key in new.entries if key in old.entries and old.entries[key].callers == {None}}
+    return new.home(place) in _entered_behind(_within(_died_in_the_original(old, new)), fresh, new)
 
 
 def _is_behind_a_death(place: Place, old: Observations, new: Observations) -> bool:
@@ -814,6 +835,8 @@ def _branches(world: World, old: Observations, new: Observations, original: Orig
             continue
         if world.kind != "cuda" and set(value) < set(before):  # whoever made the test come out otherwise dies
             lost = set(before) - set(value)
+            if _is_called_behind_a_death(place, old, new):
+                continue
             if all(_only_dies(old, place, atom) for atom in lost) or original.all_end(
                 place[0], _dying_by_choice(old, new, edits, (BRANCH, place), original.has_choice)
             ):

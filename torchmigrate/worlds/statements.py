@@ -1171,7 +1171,6 @@ def _suppresses(node: ast.AST) -> bool:
 
 
 @remembered
-@remembered
 def _refusal_of(node: ast.AST) -> tuple[str, bool]:
     """Return the words with which a branch refuses to run, or "", and the outcome of the test that leads there."""
     for outcome, body in ((True, getattr(node, "body", [])), (False, getattr(node, "orelse", []))):

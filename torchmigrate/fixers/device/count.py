@@ -87,7 +87,7 @@ def divides_or_spawns(context: RuleContext) -> bool:
             return False  # "%d devices" % torch.cuda.device_count()
         case ast.BinOp(_, ast.Mod() | ast.FloorDiv() | ast.Div(), right):
             return right is node
-        case ast.BinOp(_, ast.Mult()) | ast.AugAssign(_, ast.Mult()):
+        case ast.BinOp() | ast.AugAssign():
             return _sizes_batch(context.module, up)
         case ast.keyword("nprocs"):
             return True
@@ -109,7 +109,7 @@ def _used_so(context: RuleContext, name: str) -> bool:
 def _divisors(module: SemanticModel) -> set[str | None]:
     """Return the names that the file divides by, multiplies a batch size by, or gives as `nprocs`."""
     know_parents(module)
-    factors = (n for n in module.nodes if isinstance(n, (ast.BinOp, ast.AugAssign)) and _sizes_batch(module, n))
+    factors = (node for node in module.nodes if _sizes_batch(module, node))
     named = {leading_chain(value) for node in factors for value in ast.iter_child_nodes(node)}
     return named | {leading_chain(value) for node in module.nodes for value in _divided_by(node)}
 

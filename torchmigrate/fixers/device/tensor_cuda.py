@@ -51,38 +51,42 @@ def tensor_cuda(context: RuleContext) -> Iterator[Finding]:
     if named is None:
         yield context.note("the arguments are not those of torch's `cuda()`, so the receiver may be something else")
         return
-    if kind is Kind.MAYBE_USER and not _is_super(context.ref.value) and _asks_more_than_own(context, named):
+    if kind is Kind.MAYBE_USER and not _is_super(context.ref) and _asks_more_than_own(context, named):
         kind = Kind.TORCH
     safety, message = _safety(context, kind)
     yield _moved(context, named, safety, message) or context.note("`.cuda()` in a form that is not understood")
 
 
-def _is_super(receiver: ast.expr | None) -> bool:
-    return isinstance(receiver, ast.Call) and last_name(receiver.func) == "super"
+def _is_super(ref: ast.AST) -> bool:
+    """Return whether a method is that of `super()`."""
+    return isinstance(ref, ast.Attribute) and isinstance(ref.value, ast.Call) and last_name(ref.value.func) == "super"
+
+
+def _is_used(context: RuleContext) -> bool:
+    """Return whether something goes on with what a call gives."""
+    return context.call is not None and not isinstance(context.module.parent(context.call), ast.Expr)
 
 
 def _moves_doubtful(context: RuleContext) -> bool:
     """Return whether a class's own `cuda()` moves something beside `super()` of which it is not known what it is."""
     module, method = context.module, context.module.function(context.node)
     moved = (call.func for call in ast.walk(method) if isinstance(call, ast.Call)) if method else ()
-    receivers = [f.value for f in moved if isinstance(f, ast.Attribute) and f.attr == "cuda" and not _is_super(f.value)]
-    is_used = context.call is not None and not isinstance(module.parent(context.call), ast.Expr)
+    receivers = [f.value for f in moved if isinstance(f, ast.Attribute) and f.attr == "cuda" and not _is_super(f)]
     kinds = {receiver_kind(module, receiver, module.scope(receiver)) for receiver in receivers}
-    return is_used and Kind.MAYBE_USER in kinds
+    return _is_used(context) and Kind.MAYBE_USER in kinds
 
 
 def _asks_more_than_own(context: RuleContext, named: dict[str, ast.expr]) -> bool:
     """Return whether no `cuda()` of the project's would do: it takes no argument, or gives nothing to go on with."""
     own = context.module.facts.own_cuda
-    is_used = context.call is not None and not isinstance(context.module.parent(context.call), ast.Expr)
-    return bool(named and own.classes <= own.bare) or (is_used and own.classes <= own.void)
+    return bool(named and own.classes <= own.bare) or (_is_used(context) and own.classes <= own.void)
 
 
 def _safety(context: RuleContext, kind: Kind) -> tuple[Safety, str]:
     doubt = ""
     if kind is Kind.MAYBE_USER:
-        doubt = "the class above may define `cuda()`" if _is_super(getattr(context.ref, "value", None)) else _OWN
-    elif _is_super(getattr(context.ref, "value", None)) and _moves_doubtful(context):
+        doubt = "the class above may define `cuda()`" if _is_super(context.ref) else _OWN
+    elif _is_super(context.ref) and _moves_doubtful(context):
         doubt = "this method moves more, which may be moved by a `cuda()` of the project's"
     elif not uses_torch(context.module):
         doubt = "nothing in this file shows that the receiver is a torch object"

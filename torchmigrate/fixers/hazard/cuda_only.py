@@ -73,13 +73,12 @@ def _harmless(context: RuleContext, reason: str) -> Finding:
 
 def version(context: RuleContext) -> Iterator[Finding]:
     """Report what takes `torch.version.cuda` for a str; it is None elsewhere. What asks for it means CUDA's builds."""
-    is_of_cudnn = context.call is not None and context.qualified == "torch.backends.cudnn.version"
-    node: ast.AST = context.node if is_of_cudnn else context.ref
-    up = context.module.parent(node)
-    if is_of_cudnn:
-        if _needs_str(up, node):
+    if context.call is not None and context.qualified == "torch.backends.cudnn.version":
+        if _needs_str(context.parent, context.node):
             yield context.note(_OF_CUDNN)
         return
+    node: ast.AST = context.ref
+    up = context.module.parent(node)
     while isinstance(up, (ast.Attribute, ast.Subscript)) and up.value is node:
         node, up = up, context.module.parent(up)
     if context.call is None and (node is not context.ref or _needs_str(up, node) or _is_split(context.module, up)):

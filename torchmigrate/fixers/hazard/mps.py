@@ -30,7 +30,7 @@ from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import argument_of, chain_of, is_same, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
-from torchmigrate.torch_api.names import DTYPE_WORDS, HALVES, NO_FALLBACK, SHAPING_METHODS, SINGLES
+from torchmigrate.torch_api.names import DOUBLES, DTYPE_WORDS, HALVES, NO_FALLBACK, SHAPING_METHODS, SINGLES
 
 _MOVES = ("cuda", "to")
 
@@ -253,7 +253,7 @@ def _is_cast_to_double(module: SemanticModel, call: ast.Call) -> bool:
     """Return whether a call casts to float64 and does nothing else: `x.to(torch.float64)`, `x.type(torch.double)`."""
     match call:
         case ast.Call(_, [dtype], []) | ast.Call(_, [], [ast.keyword("dtype", dtype)]):
-            return module.resolve(dtype) in ("torch.float64", "torch.double")
+            return module.resolve(dtype) in DOUBLES
     return False
 
 
