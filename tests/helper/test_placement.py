@@ -1656,3 +1656,21 @@ def test_a_notebook_that_imports_the_package_takes_its_helper(tmp_path: Path, fi
     plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
     changed = {r.path.name: r.after.decode() for r in plan.results if isinstance(r, Changed)}
     assert f'"{helper}\\n"' in changed["a.ipynb"] and "accel.py" in changed
+
+
+MOVING = "import torch\n\n\ndef f():\n    return torch.ones(2).cuda()\n"
+
+
+@pytest.mark.parametrize("script", ["", "if __name__ == '__main__':\n    print(1)\n"])
+@pytest.mark.parametrize("main", ["from src.nets import f\nfrom src.tools import f\n", "from src.nets import f\n"])
+def test_a_module_without_dots_takes_the_copy_of_its_package(tmp_path: Path, main: str, script: str) -> None:
+    """Found in UnsupervisedMT, which got one copy in its package and one beside it; a script imports with no dots."""
+    nets = {"src/__init__.py": "", "src/words.py": "W = 1\n", "src/nets.py": "from .words import W\n" + MOVING}
+    write_tree(tmp_path, {"main.py": main, **nets, "src/tools.py": MOVING + script})
+    plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
+    written = {
+        r.path.relative_to(tmp_path).as_posix(): r.after.decode() for r in plan.results if isinstance(r, Changed)
+    }
+    assert "\nfrom . import accel\n" in written["src/nets.py"] and "src/accel.py" in written
+    assert ("\nfrom . import accel\n" in written["src/tools.py"]) == (not script)
+    assert script or "accel.py" not in written

@@ -217,6 +217,8 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
             return place
         if any(i.level for i in own) and not index.folders_of_files.intersection(u.root for u in absolute):
             return _relative(index, directory, own, helper)  # no file beside the package says that it is found there
+        if in_package and _joins_its_package(index, path, absolute, folder):
+            return _relative(index, directory, own, helper)
         if index.is_package(folder) and any(u.relative for u in uses):  # scripts name it from inside its package
             return replace(place, statement=_either(helper, directory, folder))
         if inner := _inner_use(index, absolute, folder):
@@ -418,9 +420,36 @@ def _of_package(index: ImportIndex, path: str, own: list[Import], directory: str
         is_plain = is_certain and not is_named
         statement = f"import {helper}" if is_plain else _either(helper, directory, directory)
         return Placement(system.joined(directory, f"{helper}.py"), statement)
-    if top in index.tops and not installed:
+    if top in index.tops and not installed and not _has_copy(index, top, path):
         return _absolute(index, os.path.dirname(top), (os.path.basename(top),), helper)
     return _relative(index, directory, own, helper)
+
+
+def _joins_its_package(index: ImportIndex, path: str, uses: list[Use], root: str) -> bool:
+    """Return whether a module that others name in full can import the copy that its package has for other modules."""
+    tops = {system.joined(use.root, use.dotted[0]) for use in uses}
+    top = tops.pop() if len(tops) == 1 else ""
+    is_below = os.path.dirname(top) == root and index.is_package(top)
+    return is_below and not runs_itself(index, path) and _has_copy(index, top, path)
+
+
+def _has_copy(index: ImportIndex, top: str, path: str) -> bool:
+    """Return whether a package that is not installed gets a copy in any case: a module with dots may call for one."""
+    if top not in index.tops or _is_shared(index, top):
+        return False
+    return any(other != path for other in _calling_with_dots(index, top))
+
+
+_with_dots: WeakKeyDictionary[ImportIndex, dict[str, list[str]]] = WeakKeyDictionary()
+
+
+def _calling_with_dots(index: ImportIndex, top: str) -> list[str]:
+    """Return the modules of a package that name CUDA and import their neighbours with dots."""
+    known = _with_dots.setdefault(index, {})
+    if top not in known:
+        inside = (path for path in index.imports if system.is_inside(path, top) and index.holds(path, CUDA))
+        known[top] = [path for path in inside if any(item.level for item in _certain_imports(index, path))]
+    return known[top]
 
 
 @cache

@@ -11,7 +11,7 @@ from functools import lru_cache
 from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
 from torchmigrate.project.import_graph import PARALLEL
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import words_in
+from torchmigrate.semantic.references import reads_of, words_in
 from torchmigrate.syntax.resolver import chain_of, is_same, leading_chain
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scope, children
 from torchmigrate.torch_api.names import SHAPING_METHODS
@@ -169,9 +169,40 @@ def _could_be_user(module: SemanticModel, called: str) -> bool:
         words = (word.lower() for word in re.findall(r"[A-Z]?[a-z]{3,}", name))
         if any(word in called for word in words):
             return True
-        if name in module.source.text and name in words_in(module, module.tree) and not _is_torchs(module, name):
+        is_named = name in module.source.text and name in words_in(module, module.tree)
+        if is_named and not _is_torchs(module, name) and not _stays_where_it_is_made(module, name):
             return True
-    return any(_of_instance(module, name, module.scopes.module) is Kind.USER for name in _imported(module))
+    own = (name for name in _imported(module) if _of_instance(module, name, module.scopes.module) is Kind.USER)
+    return not all(_stays_where_it_is_made(module, name) for name in own)
+
+
+@query
+def _stays_where_it_is_made(module: SemanticModel, name: str) -> bool:
+    """Return whether a file imports a class with `cuda()` only for objects that never leave the functions around them.
+
+    Each object gets one name there, of which the function reads attributes alone, so no other receiver can be one.
+    """
+    home = module.scopes.module
+    if any(isinstance(binding.node, ast.ClassDef) for binding in home.names.get(name, ())):
+        return False
+    functions = (scope for scope in module.scopes if isinstance(scope.node, FUNCTIONS))
+    bound = [(scope, each, bindings) for scope in functions for each, bindings in scope.names.items()]
+    made = [(scope, each) for scope, each, bindings in bound if len(bindings) == 1 and _makes(bindings[0].value, name)]
+    uses = reads_of(module, name)
+    return bool(uses) and len(uses) == len(made) and not any(_is_given_on(module, each, scope) for scope, each in made)
+
+
+def _makes(value: ast.expr | None, name: str) -> bool:
+    return isinstance(value, ast.Call) and chain_of(value.func) == name
+
+
+def _is_given_on(module: SemanticModel, name: str, home: Scope) -> bool:
+    """Return whether code goes on with an object itself: with its name, or with what its `cuda()` gives back."""
+    alone = {
+        s.value.func for s in module.scopes.statements if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)
+    }
+    reads = reads_of(module, name, home)
+    return any(r.chain == name or (r.chain == f"{name}.cuda" and r.node not in alone) for r in reads)
 
 
 def _is_torchs(module: SemanticModel, name: str) -> bool:

@@ -463,8 +463,9 @@ def _handed(world: World, old: Observations, new: Observations, used: frozenset[
         chosen = {a for a in before or () if isinstance(a, Device) and a.type == "cuda" and a.index is not None}
         if chosen.isdisjoint(value) and chosen and value.edits and value.edits.isdisjoint(used):
             name = new.told.get((HANDED, place))  # what `{...}[key](...)` calls has none
-            words = f"this device is handed to {f'`{name}`' if name else 'a call'}, which is not seen to hand it to torch"
-            yield Fault(value.edits, world, place, f"{words}, on {world.title}")
+            taker = f"`{name}`" if name else "a call"
+            words = f"this device is handed to {taker}, which is not seen to hand it to torch, on {world.title}"
+            yield Fault(value.edits, world, place, words)
 
 
 def _told(world: World, old: Observations, new: Observations, used: frozenset[int], dying: Dying) -> Iterator[Fault]:
