@@ -1468,6 +1468,16 @@ def test_packages_that_a_build_script_picks(picked: str, installed: list[str], t
     assert found == {name: f"{root}/{name}" if name in installed else None for name in found}
 
 
+@pytest.mark.parametrize("kept", ["f'a.{name}'", "'a.' + name"])
+def test_packages_that_a_build_script_finds_within_another(kept: str, tmp_path: Path) -> None:
+    """Found in texar-pytorch, which got a helper that is not installed."""
+    script = f"from setuptools import find_packages, setup\nsetup(packages=[{kept} for name in find_packages('a')])\n"
+    files = {"a/__init__.py": "", "a/b/__init__.py": "", "a/b/c/__init__.py": "", "d/b/__init__.py": ""}
+    root = write_tree(tmp_path, {"setup.py": script, **files, "a/e/module.py": ""})
+    found = [installed_package(str(root), name) for name in (("a", "b", "c"), ("a", "e"), ("a",), ("d", "b"))]
+    assert found == [f"{root}/a/b", None, None, None]
+
+
 NAMESPACE = "find_namespace_packages(include=['plugins.*'])"
 SUMS = {
     "two searches": (f"setup(packages=find_packages(exclude=('b',)) + {NAMESPACE})", ["a", "plugins.c"]),

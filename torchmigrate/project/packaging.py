@@ -39,7 +39,10 @@ _MAKERS = ("setuptools", "distutils", "numpy.distutils", "skbuild", "torch.utils
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
-    """The packages below the folder `source` that are installed are those of `names`, and all below `trees`."""
+    """The packages below the folder `source` that are installed are those of `names`, and all below `trees`.
+
+    With `under`, these are names within the package of this name, which is not installed itself.
+    """
 
     source: str
     names: frozenset[str] = frozenset()
@@ -48,12 +51,18 @@ class _Selection:
     exclude: tuple[str, ...] = ()
     namespaces: bool = False
     more: tuple[_Selection, ...] = ()  # of the same folder
+    under: str = ""
 
     def holds(self, dotted: str) -> bool:
         """Return whether a package of this name is installed."""
         return self._holds(dotted) or any(each.holds(dotted) for each in self.more)
 
     def _holds(self, dotted: str) -> bool:
+        if self.under:
+            within, _, dotted = f"{dotted}.".partition(f"{self.under}.")
+            if within or not dotted:
+                return False
+            dotted = dotted.removesuffix(".")
         if dotted in self.names or any(f"{dotted}.".startswith(f"{tree}.") for tree in self.trees):
             return True
         if not _matches(dotted, self.include) or _matches(dotted, self.exclude):
@@ -61,8 +70,8 @@ class _Selection:
         return self.namespaces or all(map(os.path.isfile, self._inits(dotted)))
 
     def _inits(self, dotted: str) -> Iterator[str]:
-        parts = dotted.split(".")
-        yield from (os.path.join(self.source, *parts[:n], "__init__.py") for n in range(1, len(parts) + 1))
+        parts, top = dotted.split("."), os.path.join(self.source, *self.under.split("."))
+        yield from (os.path.join(top, *parts[:n], "__init__.py") for n in range(1, len(parts) + 1))
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
@@ -538,10 +547,25 @@ def _packages(
 
 
 def _part(found: _Selection, kept: ast.expr, picks: ast.comprehension) -> _Selection | None:
-    """Return what is left of packages that a comprehension keeps, or drops, by how their names begin."""
+    """Return what is left of packages that a comprehension keeps, or drops, by how their names begin.
+
+    It may give them the name of the package that holds them: `[f"pkg.{name}" for name in find_packages("pkg")]`.
+    """
     name = chain_of(picks.target)
-    if name is None or chain_of(kept) != name or found.more:
+    match kept:
+        case ast.JoinedStr([ast.Constant(str(above)), ast.FormattedValue(ast.Name(each), -1, None)]):
+            pass
+        case ast.BinOp(ast.Constant(str(above)), ast.Add(), ast.Name(each)):
+            pass
+        case _:
+            above, each = "", chain_of(kept)
+    if name is None or each != name or found.more or found.under:
         return None
+    if above:
+        folder = os.path.join("", *above.split("."))  # a name ends with a dot, as a folder with a slash
+        if not f"{found.source}/".endswith(f"/{folder}") or not above.endswith("."):
+            return None
+        found = replace(found, source=f"{found.source}/".removesuffix(f"/{folder}"), under=above.removesuffix("."))
     for test in picks.ifs:
         drops = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
         match test.operand if isinstance(test, ast.UnaryOp) and drops else test:

@@ -616,7 +616,9 @@ class Expressions(External):
                     self._drop(chain, state)
                     state.put(chain, value)
                 for atom in self.evaluate(owner, state, frame):
-                    if not self._is_set_anew(atom, name, frame):
+                    if (setter := self._setter_of(atom, name)) is not None:
+                        self.call_function(setter, one(atom), (value,), {}, state)
+                    elif not self._is_set_anew(atom, name, frame):
                         self.put_attribute(atom, name, value)
             case ast.Tuple(elts) | ast.List(elts):
                 for at, item in enumerate(elts):
@@ -625,6 +627,11 @@ class Expressions(External):
                 self.assign(inner, UNKNOWN, state, frame)
             case ast.Subscript(owner, key):
                 self._set_item(owner, self.evaluate(key, state, frame), value, state, frame)
+
+    def _setter_of(self, atom: Atom, name: str) -> FunctionInfo | None:
+        """Return what is called where an attribute of an object is assigned, or None."""
+        kinds = self.ancestors(atom.info) if isinstance(atom, Instance) else []
+        return next((kind.setters[name] for kind in kinds if name in kind.setters), None)
 
     def put_attribute(self, atom: Atom, name: str, value: Value) -> None:
         """Add what an attribute of one thing may be."""

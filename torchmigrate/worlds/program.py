@@ -67,6 +67,11 @@ def defaults_of(args: ast.AST) -> dict[str, ast.expr]:
     return found | {a.arg: d for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None}
 
 
+def is_setter(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a method is called where an attribute is assigned: `@device.setter`."""
+    return any(isinstance(d, ast.Attribute) and d.attr == "setter" for d in node.decorator_list)
+
+
 def name_of_call(name: str, owner: str) -> str:
     """Return the name by which a function is called: a constructor by that of its class, `owner`; "" is none."""
     return owner if owner and name == "__init__" else name
@@ -93,12 +98,13 @@ class FunctionInfo:
 
 @dataclass(eq=False, slots=True)
 class ClassInfo:
-    """The info is about a class of the project, with its own methods by name."""
+    """The info is about a class of the project, with its own methods, and the setters of its properties, by name."""
 
     file: File
     node: ast.ClassDef
     key: str
     methods: dict[str, FunctionInfo] = field(default_factory=dict)
+    setters: dict[str, FunctionInfo] = field(default_factory=dict)
 
 
 class File:
@@ -155,7 +161,8 @@ class File:
                     outer.holds_functions = True
                 self.by_node[child] = info
                 if owner and not isinstance(child, ast.Lambda):
-                    owner.methods.setdefault(child.name, info)
+                    named = owner.setters if is_setter(child) else owner.methods
+                    named.setdefault(child.name, info)
                 self._collect(child, None, info, name)
             elif isinstance(child, ast.ClassDef):
                 made = ClassInfo(self, child, f"{self.path}:{prefix}.{child.name}")

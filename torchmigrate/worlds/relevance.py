@@ -17,7 +17,7 @@ from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, FOREIGN, arguments, has_own_devices
 from torchmigrate.torch_api.names import DTYPE_WORDS, MOVING_METHODS
-from torchmigrate.worlds.program import File, defaults_of, name_of_call, parameters_of, remembered
+from torchmigrate.worlds.program import File, defaults_of, is_setter, name_of_call, parameters_of, remembered
 from torchmigrate.worlds.truth import SCALERS, WORDS_OF_CUDA
 
 # words that are about devices wherever they stand
@@ -106,6 +106,7 @@ class _Outline:
         self.around: dict[ast.AST, ast.AST] = {}
         self.binding: set[ast.AST] = set()  # compound statements around imports and definitions
         self.parameters: list[tuple[str, list[str], str, list[str]]] = []  # name, parameters, key, `*rest` and `**rest`
+        self.setters: list[tuple[str, list[str], str]] = []  # of properties: name, parameters, key
         self.aliases: list[tuple[str, str]] = []
         self.classes: set[str] = set()
         self._collect(file.tree, file.tree.body, _Place(file), "")
@@ -155,6 +156,8 @@ class _Outline:
         key = f"{place.file.path}:{place.key}:{owner}:{node.name}"
         extra = [a.arg for a in (node.args.vararg, node.args.kwarg) if a]
         self.parameters.append((name, parameters_of(node.args), key, extra))
+        if is_setter(node):
+            self.setters.append((name, parameters_of(node.args), key))
         names = frozenset(place.file.locals_of(node).names)
         return _Place(place.file, name, key, names, place if place.key else None, owner, place.bases)
 
@@ -201,6 +204,9 @@ class Relevance:
         self._parameters: dict[str, list[tuple[list[str], str, list[str]]]] = {}  # by the name of a function
         for name, names, key, extra in (each for outline in outlines.values() for each in outline.parameters):
             self._parameters.setdefault(name, []).append((names, key, extra))
+        self._setters: dict[str, list[tuple[list[str], str]]] = {}
+        for name, names, key in (each for outline in outlines.values() for each in outline.setters):
+            self._setters.setdefault(name, []).append((names, key))
         self._todo: list[str] = sorted(self.about)
         self._tables: set[str] = set()  # variables and attributes that hold the options of a command line by name
         self._at: dict[ast.AST, tuple[list[Statement], int]] = {}  # a statement's block, and its place in it
@@ -468,6 +474,7 @@ class Relevance:
                 pairs = [pair for target in _targets(node) for pair in _paired(target, node.value)]
                 carried = [target for target, value in pairs if self._carries(value, place)]
                 self._add(self.decisions, *(t for target in carried for t in _tokens_of(target, place)))
+                self._set({target.attr for target in carried if isinstance(target, ast.Attribute)})
                 if carried and place.owner:
                     self.makers.add(place.owner)
                 if place.key and any(isinstance(t, ast.Name) and place.token(t.id) == t.id for t in carried):
@@ -509,6 +516,12 @@ class Relevance:
         for walrus in _own_walruses(node):
             if self._carries(walrus.value, place):
                 self._add(self.decisions, *_tokens_of(walrus.target, place))
+
+    def _set(self, names: set[str]) -> None:
+        """Add the parameters of setters, which get the decisions that are assigned to attributes of these names."""
+        for parameters, key in (row for name in names for row in self._setters.get(name, ())):
+            self._add(self.decisions, *(f"{parameter}@{key}" for parameter in parameters[1:]))
+            self.makers.add(key.split(":")[-2])
 
     def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place) -> None:
         """Add the parameters that decorators give decisions, as `parametrize` does."""
