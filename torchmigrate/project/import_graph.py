@@ -43,6 +43,7 @@ DOUBLE = (
 MOCKS = b"mock", b"monkeypatch"  # a file with one of these may replace functions of torch's in a test
 SEARCH_PATHS = b"sys.path", b"sys import"  # a file with one of these may change where imports are looked for
 COMPUTED_NAMES = b"import_module", b"__import__", b"hydra.utils", b"pydoc"  # may import what no statement names
+OWN_PLACE = b"def get_device(self"  # a class has a method that may give anything, where a tensor's gives a number
 SCRIPTING = b"jit"  # without this, nothing is TorchScript
 COMPILING = b"compile", b"dynamo", b"torch.export"  # without these, nothing is compiled
 # without these, nothing needs CUDA to start late: no process is copied, and all its devices stay visible
@@ -61,6 +62,7 @@ WORDS = (
     *BACKENDS,
     EXTENSION,
     DATA_POINTER,
+    OWN_PLACE,
     *OF_KERNELS,
     *DOUBLE,
     SCRIPTING,

@@ -552,13 +552,7 @@ def _part(found: _Selection, kept: ast.expr, picks: ast.comprehension) -> _Selec
     It may give them the name of the package that holds them: `[f"pkg.{name}" for name in find_packages("pkg")]`.
     """
     name = chain_of(picks.target)
-    match kept:
-        case ast.JoinedStr([ast.Constant(str(above)), ast.FormattedValue(ast.Name(each), -1, None)]):
-            pass
-        case ast.BinOp(ast.Constant(str(above)), ast.Add(), ast.Name(each)):
-            pass
-        case _:
-            above, each = "", chain_of(kept)
+    above, each = _named_within(kept)
     if name is None or each != name or found.more or found.under:
         return None
     if above:
@@ -579,6 +573,16 @@ def _part(found: _Selection, kept: ast.expr, picks: ast.comprehension) -> _Selec
             case _:
                 return None
     return found
+
+
+def _named_within(kept: ast.expr) -> tuple[str, str | None]:
+    """Return what stands before each name that a comprehension gives, and the variable that holds the name."""
+    match kept:
+        case ast.JoinedStr([ast.Constant(str(above)), ast.FormattedValue(ast.Name(name), -1, None)]):
+            return above, name
+        case ast.BinOp(ast.Constant(str(above)), ast.Add(), ast.Name(name)):
+            return above, name
+    return "", chain_of(kept)
 
 
 def _of_find(folder: str, call: ast.Call, values: Mapping[str, ast.expr]) -> _Selection | None:

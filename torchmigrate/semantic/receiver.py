@@ -9,7 +9,7 @@ from enum import Enum, auto
 from functools import lru_cache
 
 from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
-from torchmigrate.project.import_graph import PARALLEL
+from torchmigrate.project.import_graph import OWN_PLACE, PARALLEL
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import reads_of, words_in
 from torchmigrate.syntax.resolver import chain_of, is_same, leading_chain
@@ -89,6 +89,18 @@ def is_module(module: SemanticModel, node: ast.expr, scope: Scope) -> bool:
             case _:
                 return False
     return is_made
+
+
+def may_be_asked_for_its_place(module: SemanticModel, node: ast.expr) -> bool:
+    """Return whether `x.get_device()` asks a tensor for all that is known: no class has a method of this name."""
+    is_self = isinstance(node, ast.Name) and node.id == "self"
+    return not is_self and not _has_own_place(module)
+
+
+@query
+def _has_own_place(module: SemanticModel) -> bool:
+    named = (node.args.args for node in module.nodes if isinstance(node, FUNCTIONS) and node.name == "get_device")
+    return any(args and args[0].arg == "self" for args in named) or bool(module.facts.index.holding(OWN_PLACE))
 
 
 def _last_words(node: ast.AST) -> tuple[list[str], bool]:

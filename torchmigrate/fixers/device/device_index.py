@@ -13,11 +13,10 @@ from torchmigrate.semantic.device_expr import makes_device, moves_data, wrapped
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import uses_torch
 from torchmigrate.semantic.model import SemanticModel
-from torchmigrate.semantic.receiver import parallel_classes
+from torchmigrate.semantic.receiver import may_be_asked_for_its_place, parallel_classes
 from torchmigrate.semantic.references import asks_accelerator, helper_function, reads_of, spell, spelled
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, is_same
-from torchmigrate.syntax.scope import FUNCTIONS
 
 _INDEX = re.compile(r"^(local_|global_|dist_)?rank$|(^|_)(gpu|cuda|device)_?(id|idx|index)$|^(gpu|cuda)$")
 _SURE = re.compile(r"^(local_)?rank$|gpu_?id$|device_?(id|index)$")
@@ -59,6 +58,8 @@ def _place(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
         return
     if not isinstance(up, ast.Assign) or not isinstance(up.targets[0], ast.Name):
         return
+    if not (isinstance(call.func, ast.Attribute) and may_be_asked_for_its_place(module, call.func.value)):
+        return
     know_parents(module)
     reads = [reference.node for reference in reads_of(module, up.targets[0].id, context.scope)]
     moves = [node for node in reads if moves_data(module, node)]
@@ -92,10 +93,10 @@ def _is_tensors(context: RuleContext, place: ast.Call) -> bool:
     asked = place.func.value if isinstance(place.func, ast.Attribute) else place
     while isinstance(asked, ast.Subscript):
         asked = asked.value
-    found = context.scope.find(asked.id) if isinstance(asked, ast.Name) and asked.id != "self" else None
+    found = context.scope.find(asked.id) if isinstance(asked, ast.Name) else None
     is_local = found is not None and not isinstance(found[0].node, ast.Module)
-    is_own = any(isinstance(node, FUNCTIONS) and node.name == "get_device" for node in module.nodes)
-    return is_local and not is_own and taking is not None and _is_torchs(module, taking)
+    is_tensors = is_local and may_be_asked_for_its_place(module, asked)
+    return is_tensors and taking is not None and _is_torchs(module, taking)
 
 
 def _is_torchs(module: SemanticModel, call: ast.Call) -> bool:

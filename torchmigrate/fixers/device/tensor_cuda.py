@@ -13,7 +13,7 @@ from torchmigrate.semantic.device_expr import in_fstring, maps_cuda, parse_devic
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import asks_cuda, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.receiver import Kind, is_module, receiver_kind
+from torchmigrate.semantic.receiver import Kind, is_module, may_be_asked_for_its_place, receiver_kind
 from torchmigrate.semantic.references import (
     Reference,
     asks_accelerator,
@@ -143,7 +143,9 @@ def _keyword_before(edits: list[Edit], at: int) -> list[Edit]:
 
 def _on_device(module: SemanticModel, node: ast.expr) -> list[Edit]:
     match node:
-        case ast.Call(ast.Attribute(attr="get_device") as asked, [], []):  # a tensor's, wherever it is
+        case ast.Call(ast.Attribute(asking, "get_device") as asked, [], []) if may_be_asked_for_its_place(
+            module, asking
+        ):
             return [Edit(module.span(asked)[1] - len("get_device"), module.span(node)[1], "device")]
         case ast.Call(maker) if helper_function(module, maker) == "device":
             return []
