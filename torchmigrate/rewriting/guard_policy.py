@@ -41,7 +41,7 @@ from torchmigrate.semantic.references import calls_by_name, reads_of, spelled, w
 from torchmigrate.semantic.values import answers_moved, double_defaults, doubles_moved
 from torchmigrate.source.edits import Around, Inside, Span
 from torchmigrate.syntax.resolver import chain_of, is_same, last_name
-from torchmigrate.syntax.scope import FUNCTIONS, Function
+from torchmigrate.syntax.scope import FUNCTIONS, Function, walk
 from torchmigrate.torch_api.names import DEVICE, STARTS_GROUP
 
 _DOUBLE = "float64 is put on its device (line {}), which MPS refuses"
@@ -408,8 +408,26 @@ def _idle(
         busy = _using(module, findings, of_idle) | _joining(module, of_idle) | _leading(module, findings, of_idle)
         moving = {span_of(f) for f in findings if f.fix and f.guards} - (asked - busy)
         made = [span for r in regions if r.guard in moving for span in r.covered]
-        busy |= _reading(module, made, of_idle)
+        busy |= _reading(module, made, of_idle) | _completing(module, findings, of_idle)
     yield from (f for f in idle if span_of(f) not in busy)
+
+
+def _completing(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> set[Span]:
+    """Return the tests of what is moved where it is not on the device yet: `if not x.is_cuda: x = x.cuda()`."""
+    asked = {region.guard for region in regions}
+    moves = Inside(span_of(f) for f in findings if f.fix and f.rule == "device/tensor-cuda")
+    found: set[Span] = set()
+    for statement in branches(module):
+        asking = [node for node in walk(statement.test) if module.span(node) in asked]
+        if asking and any(moves.find(*module.span(inner)) for inner in statement.body):
+            found |= {module.span(node) for node in asking if _fails_for(statement.test, node)}
+    return found
+
+
+def _fails_for(test: ast.expr, asked: ast.AST) -> bool:
+    """Return whether a test fails where a part of it holds."""
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    return any(_needs(part, lambda node: node is asked) is False for part in parts)
 
 
 def _guarding(regions: list[GuardRegion], findings: list[Finding]) -> Iterator[tuple[Span, bool]]:

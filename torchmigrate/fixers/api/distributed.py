@@ -44,6 +44,11 @@ _WORDS = ("world", "rank", "distrib", "ddp", "parallel", "process", "gpu", "devi
 _CHOICE = re.compile("|".join((*_WORDS, "accelerat", *having("helper"))), re.I)
 _SEVERAL = re.compile("|".join(_WORDS), re.I)
 _OF_PARALLEL = ("__new__", "__init__", "__call__", "forward")  # by which it is made and called
+_PARALLEL = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel")
+_UNCOUNTED = (
+    "processes on the CPU count no device, so the module is not wrapped there, and each process would train its own: "
+    "ask for the number of processes"
+)
 _NO_COLLECTIVE = (
     "MPS has no collectives, so `{}` raises there for a tensor on MPS, with one process too: "
     "where one process runs, leave it out; several that torchrun starts get the CPU"
@@ -79,6 +84,9 @@ def parallel_class(context: RuleContext) -> Iterator[Finding]:
     call, chain = context.call, chain_of(context.call.func) if context.call else None
     if call is None or not chain or chain.startswith("super"):
         return
+    if context.module.resolve(call.func, context.scope) in _AS_FUNCTION:
+        yield _parallel_call(context, call) or context.note(_NO_FUNCTION)
+        return
     classes = parallel_classes(context.module, context.scope, chain)
     if any(context.module.facts.hierarchy.overrides(found, _OF_PARALLEL) for found in classes):
         yield context.note(
@@ -88,6 +96,45 @@ def parallel_class(context: RuleContext) -> Iterator[Finding]:
         yield context.rewrite("$f($$args)", f"accel.data_parallel($$args, cls={chain})") or context.note()
     elif _may_be_parallel(context, call, chain):
         yield context.note(_PERHAPS_PARALLEL.format(chain))
+
+
+_AS_FUNCTION = ("torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel")
+_NO_FUNCTION = "data_parallel() raises where there is no CUDA: call `accel.data_parallel(module, device_ids)(*inputs)`"
+
+
+def _parallel_call(context: RuleContext, call: ast.Call) -> Finding | None:
+    """Rewrite `data_parallel(net, x, ids)`, which takes one input or a tuple of them, where it is known which it is."""
+    module = context.module
+    match call:
+        case ast.Call(func, [_, (ast.Name() | ast.Attribute() | ast.Tuple()) as given, *more], keywords):
+            named = {keyword.arg for keyword in keywords}
+        case _:
+            return None
+    is_known = isinstance(given, ast.Tuple) or _is_tested_for_tensor(module, given)
+    if not is_known or len(more) > 3 or any(isinstance(a, ast.Starred) for a in more) or not named <= _OF_CALL:
+        return None
+    (_, start), (at, end) = module.span(call.args[0]), module.span(given)
+    if module.source.utf8[start:at].strip() != b",":
+        return None  # the input stands in parentheses, or a comment before it
+    inputs = module.text(given) if isinstance(given, ast.Tuple) else f"({module.text(given)})"
+    edits = [Edit(*module.span(func), spell("accel.data_parallel", spelled(module))), Edit(start, end, "")]
+    after = module.span(call)[1]
+    return context.fix([*edits, Edit(after, after, inputs)], message="data_parallel() raises where there is no CUDA")
+
+
+_OF_CALL = {"device_ids", "output_device", "dim"}
+
+
+def _is_tested_for_tensor(module: SemanticModel, node: ast.expr) -> bool:
+    """Return whether a test around a value says that it is a tensor: `if isinstance(x.data, torch.FloatTensor):`."""
+    chain = chain_of(node)
+    tests = [up.test for up, below in module.around(node, ast.If) if below in up.body]
+    tests += [up.test for up, below in module.around(node, ast.IfExp) if below is up.body]
+    for part in (part for test in tests for part in ast.walk(test)):
+        match part:
+            case ast.Call(ast.Name("isinstance"), [asked, kinds], []) if chain_of(asked) in (chain, f"{chain}.data"):
+                return any(last_name(kind).endswith("Tensor") for kind in ast.walk(kinds))
+    return False
 
 
 _PERHAPS_PARALLEL = (
@@ -135,8 +182,19 @@ def mps(context: RuleContext) -> Iterator[Finding]:
     if _first_unguarded(context.module, tuple(context.rule.on)) is context.call:
         name = (context.qualified or "").rpartition(".")[2]
         yield context.note("" if name == "DistributedDataParallel" else _NO_COLLECTIVE.format(name))
+    elif context.qualified in _PARALLEL and _depends_on_devices(context.module, context.call):
+        yield context.note(_UNCOUNTED, backends=("mps", "cpu"))
     elif _is_for_cuda(context.module, context.call):
         yield replace(context.note(), raises=True)
+
+
+def _depends_on_devices(module: SemanticModel, call: ast.Call) -> bool:
+    """Return whether a call is in the branch of a test that compares the number of CUDA's devices, or of any."""
+    for test, below in module.around(call, ast.If):
+        counted = (n.func for n in ast.walk(test.test) if isinstance(n, ast.Call) and below in test.body)
+        if any("device_count" in (helper_function(module, f), last_name(f)) for f in counted):
+            return True
+    return False
 
 
 def _is_for_cuda(module: SemanticModel, call: ast.Call) -> bool:
@@ -173,8 +231,21 @@ def _puts_on_device(module: SemanticModel) -> bool:
 @query
 def _first_unguarded(module: SemanticModel, names: tuple[str, ...]) -> ast.Call | None:
     know_parents(module)
-    calls = (n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) in names)
+    calls = [n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) in names]
+    if _has_cpu_for_gloo(module):
+        calls = [n for n in calls if module.resolve(n.func) in _PARALLEL]  # the rest gets tensors where gloo takes them
     return min((call for call in calls if not _depends_on_processes(module, call)), key=module.span, default=None)
+
+
+def _has_cpu_for_gloo(module: SemanticModel) -> bool:
+    """Return whether a file keeps on the CPU what gloo takes: `"cpu" if backend == "gloo" else "cuda"`."""
+    for node in module.nodes:
+        match node:
+            case ast.IfExp(ast.Compare(_, [ast.Eq()], [ast.Constant("gloo")]), cpu, _) if "cpu" in strings_in(
+                module, cpu
+            ):
+                return True
+    return False
 
 
 def _depends_on_processes(module: SemanticModel, call: ast.Call) -> bool:
