@@ -418,7 +418,8 @@ def _completing(module: SemanticModel, findings: list[Finding], regions: list[Gu
     moves = Inside(span_of(f) for f in findings if f.fix and f.rule == "device/tensor-cuda")
     found: set[Span] = set()
     for statement in branches(module):
-        asking = [node for node in walk(statement.test) if module.span(node) in asked]
+        parts = (node for node in walk(statement.test) if isinstance(node, ast.expr))
+        asking = [node for node in parts if module.span(node) in asked]
         if asking and any(moves.find(*module.span(inner)) for inner in statement.body):
             found |= {module.span(node) for node in asking if _fails_for(statement.test, node)}
     return found

@@ -234,7 +234,9 @@ def _first_unguarded(module: SemanticModel, names: tuple[str, ...]) -> ast.Call 
     calls = [n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) in names]
     if _has_cpu_for_gloo(module):
         calls = [n for n in calls if module.resolve(n.func) in _PARALLEL]  # the rest gets tensors where gloo takes them
-    return min((call for call in calls if not _depends_on_processes(module, call)), key=module.span, default=None)
+    open_ones = [call for call in calls if not _depends_on_processes(module, call)]
+    # one that runs in any case says more than one that a test of something else leads to
+    return min(open_ones, key=lambda call: (module.nearest(call, ast.If) is not None, module.span(call)), default=None)
 
 
 def _has_cpu_for_gloo(module: SemanticModel) -> bool:
