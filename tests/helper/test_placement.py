@@ -116,6 +116,29 @@ PLACES = {
         {"pkg/models/net.py": ("pkg/accel.py", "from .. import accel")},
         [(".", "main.py")],
     ),
+    "imports of a package's parts from before it had its name": (  # found in CenterPoint
+        {
+            "pkg/__init__.py": "",
+            "pkg/models/__init__.py": "from .net import f",
+            "pkg/models/net.py": "f = 1",
+            "pkg/utils/__init__.py": "",
+            "pkg/utils/old.py": "def g():\n    from models import f",
+            "main.py": "from pkg.models import f",
+        },
+        {"pkg/models/net.py": ("pkg/accel.py", "from .. import accel")},
+        [(".", "main.py")],
+    ),
+    "imports of a package's parts that a program in its folder makes": (
+        {
+            "pkg/__init__.py": "",
+            "pkg/models/__init__.py": "from .net import f",
+            "pkg/models/net.py": "f = 1",
+            "pkg/run.py": "from models import f\nif __name__ == '__main__':\n    print(f)",
+            "main.py": "from pkg.models import f",
+        },
+        {"pkg/models/net.py": ("pkg/models/accel.py", "from . import accel")},
+        [(".", "main.py"), (".", "pkg/run.py")],
+    ),
     "imports of an installed package's parts that a program below puts on the search path": (
         {
             **INSTALLABLE,

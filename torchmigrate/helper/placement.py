@@ -669,12 +669,12 @@ def _relative(index: ImportIndex, directory: str, own: list[Import], helper: str
 
 
 def _is_named_in_vain(index: ImportIndex, top: str) -> bool:
-    """Return whether imports name a part of an installed package as if it lay outside: nothing puts it there.
+    """Return whether imports name a part of a package as if it lay outside: nothing puts it there.
 
     Such imports are left from before the package had its name.
     """
     root = index.tops[top]
-    if root not in index.tops or not is_installed_top(index, root) or index.beside_tops.get(top):
+    if root not in index.tops or index.beside_tops.get(top):
         return False
     editing = index.holding(SEARCH_PATHS[0])
     return not any(search_path(index.read_or_nothing(path)).may_add(root, path, index.root) for path in editing)

@@ -13,7 +13,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchmigrate.project.class_hierarchy import ClassHierarchy, Definition, Place
-from torchmigrate.project.import_graph import CUDA, DATA_POINTER, DOUBLE, EXTENSION, OF_KERNELS, SCRIPTING, module_stem
+from torchmigrate.project.import_graph import (
+    CUDA,
+    DATA_POINTER,
+    DOUBLE,
+    EXTENSION,
+    EXTENSION_OF_OLD,
+    OF_KERNELS,
+    SCRIPTING,
+    module_stem,
+)
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scopes, children, own_nodes, walk
 from torchmigrate.torch_api.libraries import KERNELS, OPERATORS
@@ -199,7 +208,7 @@ class LibraryKernels(CalledOperators):
 class CompiledOperators(CalledOperators):
     """Follows names to operators that the project compiles, for CUDA and perhaps for the CPU."""
 
-    WORDS = (EXTENSION,)
+    WORDS = (EXTENSION, EXTENSION_OF_OLD)
 
     def _are_apart(self, one: str, other: str) -> bool:
         return one != other  # what is compiled may be for data on the CPU alone, as Cython's modules are

@@ -25,6 +25,7 @@ from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, KERNELS
 SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
 BACKENDS = b"nccl", b"NCCL", b"dist_backend"
 EXTENSION = b"cpp_extension"  # a file with it builds operators, or loads them
+EXTENSION_OF_OLD = b"torch.utils.ffi"  # a file with it builds them for torch < 1.0
 DATA_POINTER = b".data_ptr("  # a file with it may hand the memory of a tensor to code in C
 OF_KERNELS = tuple(sorted({name.partition(".")[0].encode() for name in KERNELS}))
 FROM_NUMPY = b"from_numpy("
@@ -61,6 +62,7 @@ WORDS = (
     *TF32,
     *BACKENDS,
     EXTENSION,
+    EXTENSION_OF_OLD,
     DATA_POINTER,
     OWN_PLACE,
     *OF_KERNELS,
