@@ -32,7 +32,7 @@ from torchmigrate.rewriting.kept import (
     span_of,
 )
 from torchmigrate.semantic import dominance, library_use
-from torchmigrate.semantic.device_expr import DEVICE_NAME, moves_data
+from torchmigrate.semantic.device_expr import DEVICE_NAME, moves_data, moves_nothing
 from torchmigrate.semantic.guard_regions import PORTABLE, GuardRegion, cover_branch, flags_set
 from torchmigrate.semantic.guard_regions import regions as regions_of
 from torchmigrate.semantic.library_use import asks_cuda, double_made, double_uses
@@ -148,7 +148,7 @@ def _ends_without_cuda(module: SemanticModel, findings: list[Finding]) -> bool:
     """Return whether a run of the file always comes to a `.cuda()` that a fix moves: it never ran on MPS."""
     fixable = (expression_of(module, f) for f in findings if f.fix and f.status is Status.OPEN and not f.guards)
     calls = (node for node in fixable if isinstance(node, ast.Call) and last_name(node.func) == "cuda")
-    return any(dominance.always_runs(module, call) for call in calls)
+    return any(dominance.always_runs(module, call) for call in calls if not moves_nothing(call))
 
 
 def _without_mps(findings: list[Finding], spared: Mapping[Span, tuple[str, str]]) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import helper_function, spell, spelled, strings_in
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.torch_api.names import DEVICE
 
 DEVICE_NAME = re.compile(
@@ -107,6 +107,16 @@ def is_beside_cpu(module: SemanticModel, node: ast.AST) -> bool:
     """Return whether a node stands in `"cuda" if flag else "cpu"`, which is a device, whatever it is called."""
     up = module.parent(node)
     return isinstance(up, ast.IfExp) and is_cpu(module, up.orelse if up.body is node else up.body)
+
+
+def moves_nothing(call: ast.AST) -> bool:
+    """Return whether a call moves a loss of torch's that holds no tensor: `nn.CrossEntropyLoss().cuda()`."""
+    match call:
+        case ast.Call(ast.Attribute(ast.Call(made, args, keywords), "cuda" | "to")):
+            chain = chain_of(made) or ""
+            has_weights = bool(args) or any(keyword.arg in (None, "weight", "pos_weight") for keyword in keywords)
+            return chain.startswith(("nn.", "torch.nn.")) and chain.endswith("Loss") and not has_weights
+    return False
 
 
 def moves_data(module: SemanticModel, node: ast.AST) -> bool:

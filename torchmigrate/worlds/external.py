@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
+from torchmigrate.semantic.device_expr import moves_nothing
 from torchmigrate.syntax.resolver import SKIP_MARKS, last_name
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, RECORDS, arguments, takes
@@ -660,6 +661,8 @@ class External(ABC):
         """Return the result of a method of a tensor, a module or something unknown."""
         if name in MOVING:
             self._note_used(call)
+        if moves_nothing(call.node):
+            return TENSOR
         if name in ("to", "cuda", "to_empty"):
             given = join(*call.args[:1], *(v for word, v in call.named.items() if word == "device"))
             if name == "cuda":  # where a flag and its device are joined, the CPU may be among what it is given

@@ -102,9 +102,9 @@ def quantization(context: RuleContext) -> Iterator[Finding]:
         training = [n for n in context.rule.on if "qat" in n or "fake" in n.lower()]
         if name in training:
             if first_call(context.module, training) is context.call:
-                yield replace(context.note(_FAKE), backends=("mps",))
+                yield replace(context.note(_FAKE), backends=("mps",), raises=True)
         elif not any(on_cpu(context.module, a, context.module.scope(context.ref)) for a in context.call.args[:1]):
-            yield replace(context.note(_TENSOR), backends=("mps",))
+            yield replace(context.note(_TENSOR), backends=("mps",), raises=True)
 
 
 def _engine(context: RuleContext) -> Iterator[Finding]:
