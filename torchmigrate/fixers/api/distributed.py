@@ -183,7 +183,7 @@ def mps(context: RuleContext) -> Iterator[Finding]:
         name = (context.qualified or "").rpartition(".")[2]
         yield context.note("" if name == "DistributedDataParallel" else _NO_COLLECTIVE.format(name))
     elif context.qualified in _PARALLEL and _depends_on_devices(context.module, context.call):
-        yield context.note(_UNCOUNTED, backends=("mps", "cpu"))
+        yield context.note(_UNCOUNTED, backends=("cpu",))
     elif _is_for_cuda(context.module, context.call):
         yield replace(context.note(), raises=True)
 
