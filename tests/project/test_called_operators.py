@@ -198,6 +198,36 @@ def main(number, x):
     assert (_after(tmp_path, files, "main.py") == files["main.py"]) is stays
 
 
+@pytest.mark.parametrize(
+    ("head", "stays"),
+    [
+        ("from torch_scatter import scatter_mean", True),
+        ("import torch_scatter.scatter as scatter_mean", True),
+        ("try:\n    from torch_scatter import scatter_mean\nexcept ImportError:\n    scatter_mean = None", False),
+        ("from torch_geometric.utils import scatter as scatter_mean", False),
+    ],
+)
+@pytest.mark.parametrize("base", ["nn.Module", "object"])
+def test_a_choice_stays_beside_a_model_with_such_kernels_that_is_made_by_its_name(
+    head: str, base: str, stays: bool, tmp_path: Path
+) -> None:
+    """Found in convolutional_occupancy_networks, whose encoders are looked up in tables."""
+    files = {
+        "src/__init__.py": "",
+        "src/config.py": "from src.nets import by_name\ndef model(cfg):\n    return by_name[cfg['net']].Net()\n",
+        "src/nets/__init__.py": "from src.nets import local\nby_name = {'local': local}\n",
+        "src/nets/local.py": f"{head}\nfrom torch import nn\nclass Net({base}):\n    def forward(self, x, index):\n"
+        "        return scatter_mean(x, index)\n",
+        "main.py": """import torch
+from src.config import model
+def main(cfg, x, index):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return model(cfg).to(device)(x.to(device), index.to(device))
+""",
+    }
+    assert (_after(tmp_path, files, "main.py") == files["main.py"]) is (stays and base == "nn.Module")
+
+
 @pytest.mark.parametrize(("transform", "stays"), [("ToSparseTensor", True), ("NormalizeFeatures", False)])
 def test_a_choice_stays_beside_what_makes_tensors_for_such_kernels(transform: str, stays: bool, tmp_path: Path) -> None:
     text = f"""import torch

@@ -10,6 +10,7 @@ import ast
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchmigrate.project.class_hierarchy import ClassHierarchy, Definition, Place
@@ -22,6 +23,7 @@ from torchmigrate.project.import_graph import (
     OF_KERNELS,
     SCRIPTING,
     module_stem,
+    reached,
 )
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scopes, children, own_nodes, walk
@@ -203,6 +205,35 @@ class LibraryKernels(CalledOperators):
     def _is_operator(self, node: ast.expr, path: str) -> bool:
         """Return whether a node points code in C to the memory of a tensor."""
         return is_handed_to_c(node)
+
+    def in_models_of(self, path: str) -> Position | None:
+        """Return where a module of torch's calls such an operator, in any file that a program imports, or None.
+
+        A model may be chosen by its name, where no name of the program leads to it.
+        """
+        files = reached([path], self._index.imported_by) if self._models else ()
+        return next(((file, self._models[file]) for file in files if file in self._models), None)
+
+    @cached_property
+    def _models(self) -> dict[str, int]:
+        """Return the files that import such a library in any case for a module of torch's, each with the line there."""
+        found: dict[str, int] = {}
+        for path in sorted(set().union(*map(self._index.holding, OF_KERNELS))):
+            scopes = self._hierarchy.scopes(path)
+            if scopes is not None and (line := self._line_in_module(Place(path, scopes.module))):
+                found[path] = line
+        return found
+
+    def _line_in_module(self, place: Place) -> int:
+        body = place.scope.node.body if isinstance(place.scope.node, ast.Module) else []
+        bound = {
+            name for name, bindings in place.scope.names.items() if any(self._is_bound(place, b) for b in bindings)
+        }
+        imports = [each for each in body if isinstance(each, (ast.Import, ast.ImportFrom))]  # none in a `try`
+        names = bound.intersection(each.asname or each.name.partition(".")[0] for i in imports for each in i.names)
+        modules = [c for c in body if isinstance(c, ast.ClassDef) and any(last_name(b) == "Module" for b in c.bases)]
+        reads = (n for c in modules for n in walk(c) if isinstance(n, ast.Name) and n.id in names)
+        return next((name.lineno for name in reads), 0)
 
 
 class CompiledOperators(CalledOperators):

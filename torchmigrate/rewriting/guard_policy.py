@@ -100,6 +100,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
             region.reason = BOUND.format(module.source.position(at)[0])
         elif not region.reason and (
             place := _behind_the_answer(module, region, module.facts.compiled, module.facts.kernels)
+            or _in_its_models(module, region)
         ):
             region.reason = _COMPILED.format(_told_place(module, place))
         elif not (region.reason or ends()) and (
@@ -270,6 +271,12 @@ def _behind_the_answer(module: SemanticModel, region: GuardRegion, *operators: C
         return None
     places = (each.made_beside(str(module.path), home.name) for each in operators)
     return next(filter(None, places), None)
+
+
+def _in_its_models(module: SemanticModel, region: GuardRegion) -> Position | None:
+    """Return where a module that the program has calls a library's kernels, which the CPU and CUDA alone have."""
+    kernels = module.facts.kernels
+    return kernels.in_models_of(str(module.path)) if kernels.are_there and _asks_for_cuda(module, region) else None
 
 
 @query
