@@ -494,10 +494,10 @@ def import_below_path_edit(module: SemanticModel, root: str) -> ast.stmt | None:
 
 def _given_a_folder(statement: ast.stmt) -> list[ast.stmt]:
     """Return the body of a `with` that may let its imports find more, which `suppress(ImportError)` does not."""
-    items = statement.items if isinstance(statement, ast.With) else ()
-    calls = [item.context_expr for item in items if isinstance(item.context_expr, ast.Call)]
-    is_given = bool(calls) and all(last_name(call.func) != "suppress" for call in calls)
-    return statement.body if is_given and isinstance(statement, ast.With) else []
+    if not isinstance(statement, ast.With):
+        return []
+    calls = [item.context_expr for item in statement.items if isinstance(item.context_expr, ast.Call)]
+    return statement.body if calls and all(last_name(call.func) != "suppress" for call in calls) else []
 
 
 def _imports_setter(index: ImportIndex, path: str, statement: ast.stmt) -> bool:

@@ -211,8 +211,11 @@ class LibraryKernels(CalledOperators):
 
         A model may be chosen by its name, where no name of the program leads to it.
         """
-        files = reached([path], self._index.imported_by) if self._models else ()
-        return next(((file, self._models[file]) for file in files if file in self._models), None)
+        key = path, ""  # whatever its names lead to
+        if key not in self._known:
+            files = reached([path], self._index.imported_by) if self._models else ()
+            self._known[key] = next(((file, self._models[file]) for file in files if file in self._models), None)
+        return self._known[key]
 
     @cached_property
     def _models(self) -> dict[str, int]:
@@ -225,15 +228,19 @@ class LibraryKernels(CalledOperators):
         return found
 
     def _line_in_module(self, place: Place) -> int:
-        body = place.scope.node.body if isinstance(place.scope.node, ast.Module) else []
-        bound = {
-            name for name, bindings in place.scope.names.items() if any(self._is_bound(place, b) for b in bindings)
+        heads = {*children(place.scope.node)}  # no import in a `try` is among them
+        names = {
+            name
+            for name, bindings in place.scope.names.items()
+            if any(binding.node in heads and self._is_bound(place, binding) for binding in bindings)
         }
-        imports = [each for each in body if isinstance(each, (ast.Import, ast.ImportFrom))]  # none in a `try`
-        names = bound.intersection(each.asname or each.name.partition(".")[0] for i in imports for each in i.names)
-        modules = [c for c in body if isinstance(c, ast.ClassDef) and any(last_name(b) == "Module" for b in c.bases)]
-        reads = (n for c in modules for n in walk(c) if isinstance(n, ast.Name) and n.id in names)
-        return next((name.lineno for name in reads), 0)
+        for part in _parts(place.scope.node):
+            match part[:1]:
+                case [ast.ClassDef(_, bases)] if any(last_name(base) == "Module" for base in bases):
+                    reads = (node for node in part if isinstance(node, ast.Name) and node.id in names)
+                    if (read := next(reads, None)) is not None:
+                        return read.lineno
+        return 0
 
 
 class CompiledOperators(CalledOperators):

@@ -275,8 +275,7 @@ def _behind_the_answer(module: SemanticModel, region: GuardRegion, *operators: C
 
 def _in_its_models(module: SemanticModel, region: GuardRegion) -> Position | None:
     """Return where a module that the program has calls a library's kernels, which the CPU and CUDA alone have."""
-    kernels = module.facts.kernels
-    return kernels.in_models_of(str(module.path)) if kernels.are_there and _asks_for_cuda(module, region) else None
+    return module.facts.kernels.in_models_of(str(module.path)) if _asks_for_cuda(module, region) else None
 
 
 @query

@@ -184,8 +184,11 @@ def _could_be_user(module: SemanticModel, called: str) -> bool:
         is_named = name in module.source.text and name in words_in(module, module.tree)
         if is_named and not _is_torchs(module, name) and not _stays_where_it_is_made(module, name):
             return True
-    own = (name for name in _imported(module) if _of_instance(module, name, module.scopes.module) is Kind.USER)
-    return not all(_stays_where_it_is_made(module, name) for name in own)
+    home = module.scopes.module
+    return any(
+        _of_instance(module, name, home) is Kind.USER and not _stays_where_it_is_made(module, name)
+        for name in _imported(module)
+    )
 
 
 @query

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import pairwise
@@ -360,7 +360,7 @@ def _deaths(
             loses_fallback = before is not None and not _all_cuda(before) and _all_cuda(value)
             if before is not None and (kind == DEATH or is_cuda(before)) and not (comes_to_run or loses_fallback):
                 continue
-            if (before is None or not is_cuda(before)) and any(_is_between(place, s, end) for s, end in past):
+            if (before is None or not is_cuda(before)) and _is_in_any(place, past):
                 continue
             if before is not None and Unknown() in before and Unknown("other") in value:
                 continue  # a test told apart what is not known either way
@@ -379,8 +379,8 @@ def _deaths(
             gone_past = (
                 dying.holds((kind, place), new)
                 or place[0] in refused
-                or any(_is_between(place, start, end) for start, end in past)
-                or (kind == REFUSAL and any(_is_between(place, start, end) for start, end in opened))
+                or _is_in_any(place, past)
+                or (kind == REFUSAL and _is_in_any(place, opened))
             )
             is_setting = kind == LOST and not any(map(device_of, value))  # other code may fill such a table
             edits = value.edits if is_setting else new.edits(kind, place)
@@ -402,6 +402,11 @@ def _deaths(
 
 def _is_between(place: Place, start: Place, end: int) -> bool:
     return place[0] == start[0] and start[1] <= place[1] <= end
+
+
+def _is_in_any(place: Place, parts: Iterable[tuple[Place, int]]) -> bool:
+    """Return whether a place stands in one of these parts, of which each has its begin and end."""
+    return any(_is_between(place, start, end) for start, end in parts)
 
 
 def _other_branches(old: Observations, new: Observations) -> Iterator[tuple[Place, int]]:
@@ -591,17 +596,12 @@ def _behind_deaths(old: Observations, new: Observations) -> list[tuple[Place, in
     Functions that the original did not enter, and that only such code calls, were not reached either.
     """
     past = _died_in_the_original(old, new)
-    behind = _entered_behind(_within(past), _entered_now(old, new), new) if past else set()
+    behind = _entered_behind(lambda place: _is_in_any(place, past), _entered_now(old, new), new) if past else set()
     return [*past, *(new.entries[key].span for key in sorted(behind))]
 
 
 def _died_in_the_original(old: Observations, new: Observations) -> list[tuple[Place, int]]:
     return [(p, end) for p, end in old.cut.items() if p not in old.caught and new.get(DEATH, p) is None]
-
-
-def _within(parts: Sequence[tuple[Place, int]]) -> Callable[[Place], bool]:
-    """Return a function that returns whether a place stands in one of these parts."""
-    return lambda place: any(_is_between(place, start, end) for start, end in parts)
 
 
 def _entered_now(old: Observations, new: Observations) -> set[str]:
@@ -626,11 +626,12 @@ def _is_called_behind_a_death(place: Place, old: Observations, new: Observations
     The original was evaluated there with arguments that are not known.
     """
     fresh = {key for key in new.entries if key in old.entries and old.entries[key].callers == {None}}
-    return new.home(place) in _entered_behind(_within(_died_in_the_original(old, new)), fresh, new)
+    past = _died_in_the_original(old, new)
+    return new.home(place) in _entered_behind(lambda each: _is_in_any(each, past), fresh, new)
 
 
 def _is_behind_a_death(place: Place, old: Observations, new: Observations) -> bool:
-    return any(_is_between(place, start, end) for start, end in _behind_deaths(old, new))
+    return _is_in_any(place, _behind_deaths(old, new))
 
 
 def _two_ways(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
@@ -659,11 +660,11 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
             stays.append(place)
         elif ("cuda" in _types(there) or falls_back) and (before is None or _types(before) == {"cpu"}):
             if now is not None and world.kind in _types(now):
-                if before is not None or not any(_is_between(place, start, end) for start, end in past):
+                if before is not None or not _is_in_any(place, past):
                     moved.append(place)
             elif now is not None and (not _types(now) or (gone_past and before is None)):
                 continue  # where a tensor is (`y.to(x.device)`): it moves with that; or nothing came here before
-            elif now is None and any(_is_between(place, start, end) for start, end in ended):
+            elif now is None and _is_in_any(place, ended):
                 continue  # the program ends before it comes here, or in another branch; or this is for several devices
             elif (now is not None or place not in original.arms) and not (gone_past and place in original.ends):
                 stays.append(place)
@@ -860,7 +861,7 @@ def _gains_only(old: Observations, new: Observations, place: Place, original: Or
     opened = [stop for stop in old.stops.values() if stop not in still]
 
     def is_behind(edit: int) -> bool:
-        return any(_is_between(original.begun[edit], start, end) for start, end in opened)
+        return _is_in_any(original.begun[edit], opened)
 
     gained = (atom for atom in now if atom not in before)
     return all(atom in now for atom in before) and all(

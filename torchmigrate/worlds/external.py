@@ -661,9 +661,9 @@ class External(ABC):
         """Return the result of a method of a tensor, a module or something unknown."""
         if name in MOVING:
             self._note_used(call)
-        if moves_nothing(call.node):
-            return TENSOR
         if name in ("to", "cuda", "to_empty"):
+            if moves_nothing(call.node):
+                return TENSOR
             given = join(*call.args[:1], *(v for word, v in call.named.items() if word == "device"))
             if name == "cuda":  # where a flag and its device are joined, the CPU may be among what it is given
                 of_cpu = given.only(a for a in given if isinstance(a, Device) and a.type == "cpu")

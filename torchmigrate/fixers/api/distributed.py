@@ -44,7 +44,7 @@ _WORDS = ("world", "rank", "distrib", "ddp", "parallel", "process", "gpu", "devi
 _CHOICE = re.compile("|".join((*_WORDS, "accelerat", *having("helper"))), re.I)
 _SEVERAL = re.compile("|".join(_WORDS), re.I)
 _OF_PARALLEL = ("__new__", "__init__", "__call__", "forward")  # by which it is made and called
-_PARALLEL = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel")
+_PARALLEL = "DistributedDataParallel"
 _UNCOUNTED = (
     "processes on the CPU count no device, so the module is not wrapped there, and each process would train its own: "
     "ask for the number of processes"
@@ -179,22 +179,20 @@ def mps(context: RuleContext) -> Iterator[Finding]:
     """Report a file's first DistributedDataParallel or collective that no test of processes or devices guards."""
     if context.call is None or not context.module.facts.is_for_devices:
         return
+    name = (context.qualified or "").rpartition(".")[2]
     if _first_unguarded(context.module, tuple(context.rule.on)) is context.call:
-        name = (context.qualified or "").rpartition(".")[2]
-        yield context.note("" if name == "DistributedDataParallel" else _NO_COLLECTIVE.format(name))
-    elif context.qualified in _PARALLEL and _depends_on_devices(context.module, context.call):
+        yield context.note("" if name == _PARALLEL else _NO_COLLECTIVE.format(name))
+    elif name == _PARALLEL and _depends_on_devices(context.module, context.call):
         yield context.note(_UNCOUNTED, backends=("cpu",))
     elif _is_for_cuda(context.module, context.call):
         yield replace(context.note(), raises=True)
 
 
 def _depends_on_devices(module: SemanticModel, call: ast.Call) -> bool:
-    """Return whether a call is in the branch of a test that compares the number of CUDA's devices, or of any."""
-    for test, below in module.around(call, ast.If):
-        counted = (n.func for n in ast.walk(test.test) if isinstance(n, ast.Call) and below in test.body)
-        if any("device_count" in (helper_function(module, f), last_name(f)) for f in counted):
-            return True
-    return False
+    """Return whether a call is in the branch of a test that asks for the number of CUDA's devices, or of any."""
+    tests = [up.test for up, below in module.around(call, ast.If) if below in up.body]
+    asking = (node.func for test in tests for node in ast.walk(test) if isinstance(node, ast.Call))
+    return any("device_count" in (helper_function(module, func), last_name(func)) for func in asking)
 
 
 def _is_for_cuda(module: SemanticModel, call: ast.Call) -> bool:
@@ -231,10 +229,10 @@ def _puts_on_device(module: SemanticModel) -> bool:
 @query
 def _first_unguarded(module: SemanticModel, names: tuple[str, ...]) -> ast.Call | None:
     know_parents(module)
-    calls = [n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) in names]
     if _has_cpu_for_gloo(module):
-        calls = [n for n in calls if module.resolve(n.func) in _PARALLEL]  # the rest gets tensors where gloo takes them
-    open_ones = [call for call in calls if not _depends_on_processes(module, call)]
+        names = tuple(name for name in names if name.endswith(_PARALLEL))  # others get tensors where gloo takes them
+    calls = (n for n in module.nodes if isinstance(n, ast.Call) and module.resolve(n.func) in names)
+    open_ones = (call for call in calls if not _depends_on_processes(module, call))
     # one that runs in any case says more than one that a test of something else leads to
     return min(open_ones, key=lambda call: (module.nearest(call, ast.If) is not None, module.span(call)), default=None)
 
