@@ -38,11 +38,11 @@ class DispatchTable:
     words: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)  # by rule: a file must hold one of them
 
     @cached_property
-    def _calls(self) -> Mapping[bytes, bytes]:
-        """Return the literals `name(` and `.method(`, by their word."""
+    def _calls(self) -> Mapping[bytes, Sequence[bytes]]:
+        """Return the literals `name(` and `.method(`, also with a space before the parenthesis, by their word."""
         plain = (key for key in self.by_key if key.startswith(("torch.", ".")) and "cuda" not in key)
         last = ((key.rpartition(".")[2], "." * key.startswith(".")) for key in plain)
-        return {name.encode(): f"{dot}{name}(".encode() for name, dot in last}
+        return {name.encode(): (f"{dot}{name}(".encode(), f"{dot}{name} (".encode()) for name, dot in last}
 
     def needles(self, raw: bytes) -> set[bytes]:
         """Return the prefilter literals that the file holds; a line is visited for one, or an imported name."""
@@ -50,7 +50,7 @@ class DispatchTable:
         blob = b" ".join(words)  # a tenth of the file: most literals are ruled out by it
         wanted = (*self.prefilter.anywhere, *self.prefilter.beside_torch)
         plain = (literal for literal, part in wanted if part in blob)
-        return {*plain, *(calls[word] for word in calls.keys() & words), b".is_cuda"}
+        return {*plain, *(literal for word in calls.keys() & words for literal in calls[word]), b".is_cuda"}
 
     def has_work(self, raw: bytes) -> bool:
         return self.prefilter.has_work(raw)
