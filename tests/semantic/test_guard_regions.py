@@ -394,6 +394,37 @@ def test_what_raises_on_mps_and_somebody_accepted_keeps_no_choice(body: str, mig
     assert "is_complete" not in after
 
 
+TELLING = f"""import torch
+class Net:
+    def step(self, x, words):
+        if {ASK}:
+            words.append("memory")
+        if {ASK}:
+            print(words, torch.cuda.max_memory_allocated())
+        else:
+            print(words)
+        x.matrix_exp()
+    def start(self, x):
+        if {ASK}:
+            self.step(x, [])
+        x.matrix_exp()
+    def choose(self, x):
+        if {ASK}:
+            torch.cuda.set_device(0)
+        x.matrix_exp()
+    def name(self, x):
+        if {ASK}:
+            print(torch.zeros(2, device="cuda"))
+        x.matrix_exp()
+"""
+
+
+def test_what_only_tells_of_the_device_gives_none_to_what_raises_on_mps(migrated: Migrated) -> None:
+    _, *methods = migrated(TELLING).split("    def ")
+    assert methods[0].count(ASKED) == 2
+    assert not any(ASKED in each for each in methods[1:])
+
+
 def test_what_raises_on_mps_in_another_function_keeps_no_choice(migrated: Migrated) -> None:
     other = "def g(x):\n    return x.matrix_exp()\n"
     assert "torch.cuda" not in migrated(f"import torch\n{other}{CHOICES['a function'].replace('IT', 'x')}")

@@ -103,7 +103,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
             or _in_its_models(module, region)
         ):
             region.reason = _COMPILED.format(_told_place(module, place))
-        elif not (region.reason or ends()) and (
+        elif not (region.reason or ends() or _only_tells(module, region)) and (
             reason := _double(module, region, mended) or _raising(module, region, raising, hindering, wrapping)
         ):
             is_refusal = region.refusal and region.home not in _starting_groups(module)
@@ -118,6 +118,33 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
             region.reason = PORTABLE  # it refuses what the ladder would not take
     blocked = Around(_blocked(regions))
     return [_settle(f, blocked, told) for f in _without_mps(findings, spared)]
+
+
+def _only_tells(module: SemanticModel, region: GuardRegion) -> bool:
+    """Return whether all that a test guards only tells of the device: `print(torch.cuda.max_memory_allocated())`."""
+    owner = next((up for up in module.ancestors(expressions(module)[region.guard]) if isinstance(up, ast.stmt)), None)
+    if not region.branch or not isinstance(owner, ast.If):
+        return False
+    guarded = [*owner.body, *owner.orelse]
+    nodes = [node for statement in guarded for node in walk(statement)]
+    names_device = any(
+        (isinstance(node, ast.Constant) and DEVICE.fullmatch(str(node.value)))
+        or (isinstance(node, ast.keyword) and node.arg == "device")
+        for node in nodes
+    )
+    calls = (node.func for node in nodes if isinstance(node, ast.Call))
+    return all(isinstance(s, ast.Expr) for s in guarded) and not names_device and all(_asks(module, f) for f in calls)
+
+
+def _asks(module: SemanticModel, func: ast.expr) -> bool:
+    """Return whether what is called moves nothing: a question of torch.cuda, or no code of torch or of the project."""
+    name = module.resolve(func) or ""
+    if name.startswith("torch."):
+        return name.startswith("torch.cuda.") and last_name(func).islower() and not last_name(func).startswith("set_")
+    if isinstance(func, ast.Name):
+        return module.scope(func).find(func.id) is None
+    is_own = last_name(func) in functions(module) or module.facts.hierarchy.named(last_name(func))
+    return last_name(func) not in ("cuda", "to") and not is_own
 
 
 _OFFER = re.compile(r"(?P<helper>.+)\.(is_available\(\)|(?P<device>device\([^()]*\))|device_type\(\))")
