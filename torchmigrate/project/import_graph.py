@@ -19,7 +19,7 @@ from torchmigrate.source.encoding import helper_hidden
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import children, tree_of, walk
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, KERNELS
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, KERNEL_ROOTS
 
 # words that `process_facts` and others look for in all files
 SETTER, *TF32 = b"set_default_tensor_type", b"allow_tf32", b"float32_matmul_precision"
@@ -27,7 +27,7 @@ BACKENDS = b"nccl", b"NCCL", b"dist_backend"
 EXTENSION = b"cpp_extension"  # a file with it builds operators, or loads them
 EXTENSION_OF_OLD = b"torch.utils.ffi"  # a file with it builds them for torch < 1.0
 DATA_POINTER = b".data_ptr("  # a file with it may hand the memory of a tensor to code in C
-OF_KERNELS = tuple(sorted({name.partition(".")[0].encode() for name in KERNELS}))
+OF_KERNELS = tuple(map(str.encode, KERNEL_ROOTS))
 FROM_NUMPY = b"from_numpy("
 # a file with one of these may make float64, or cast to the name of a type
 DOUBLE = (

@@ -41,7 +41,7 @@ from torchmigrate.rules.model import (
     pattern_key,
 )
 from torchmigrate.torch_api.backends import BACKENDS
-from torchmigrate.torch_api.libraries import CUDA_ONLY
+from torchmigrate.torch_api.libraries import CUDA_ONLY, KERNEL_ROOTS
 from torchmigrate.torch_api.names import SPEC
 
 Place = tuple[str, int, str]  # a table's name, its index among tables of that name, and a key in it
@@ -235,7 +235,7 @@ class Reader:
 
 
 # the tables whose names a rule takes with `literals-from`
-LITERALS: Mapping[str, Collection[str]] = {"cuda-only libraries": CUDA_ONLY}
+LITERALS: Mapping[str, Collection[str]] = {"cuda-only libraries": CUDA_ONLY, "libraries of kernels": KERNEL_ROOTS}
 _BACKENDS = strings(member(BACKENDS, "backend"))
 _END = {"type": "string", "pattern": r"^(?!\.?/)(?!.*\.\.)(?!.*/$).+$"}  # a glob for the end of a path
 _GLOBS = elsewhere({"type": "array", "minItems": 1, "items": _END})

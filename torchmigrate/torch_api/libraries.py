@@ -26,6 +26,7 @@ NAMESPACES = frozenset(_DATA["namespaces"])
 OPERATORS = frozenset(_DATA["operators"])
 # libraries of operators that have kernels for the CPU and CUDA alone
 KERNELS = frozenset(_DATA["kernels"])
+KERNEL_ROOTS = sorted({name.partition(".")[0] for name in KERNELS})  # in order, as rules are compiled with them
 # modules for files that are packed and run without the rest of a project
 ALONE = frozenset(_DATA["alone"])
 # libraries that hand what a program has made, such as its options, to programs on other machines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
@@ -19,7 +19,7 @@ from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.backends import having
-from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, VARIABLES, knows_cuda_alone
+from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, KERNELS, VARIABLES, knows_cuda_alone
 
 # types and modules that exist on every build: naming them does no harm
 _NAMED = {
@@ -166,45 +166,66 @@ _GUARDED = "it is imported only where it is asked for, in a `try`, under a condi
 
 
 def nvidia_library(context: RuleContext) -> Iterator[Finding]:
-    node = context.node
-    assert isinstance(node, (ast.Import, ast.ImportFrom))
-    is_guarded = _guarded(context)
-    for library in dict.fromkeys(_libraries(node)):
-        advice = CUDA_ONLY.get(library, _KERNELS if library in ENGINES else "")
-        if advice and _first_import(context, library) is node and not _own(context, library):
-            what = f"`{library}` needs NVIDIA's software: {advice}"
-            if is_guarded:
-                yield replace(context.left(_GUARDED), message=f"{what} (left alone: {_GUARDED})")
-            else:
-                yield context.note(f"{what}; import it where it is used, in a `try`")
+    for library in _new_here(context, _libraries):
+        if advice := CUDA_ONLY.get(library, _KERNELS if library in ENGINES else ""):
+            yield _imported(context, f"`{library}` needs NVIDIA's software: {advice}", _LATER)
+
+
+def kernel_library(context: RuleContext) -> Iterator[Finding]:
+    """Report the import of a library whose operators refuse tensors on other accelerators."""
+    for library in _new_here(context, _with_kernels):
+        yield _imported(context, f"`{library}` {_REFUSES}")
 
 
 _KERNELS = "its kernels run on CUDA alone: keep a path in NumPy or plain torch beside them"
+_LATER = "; import it where it is used, in a `try`"
+_REFUSES = (
+    "has kernels for the CPU and CUDA alone, which refuse tensors on other accelerators: keep those on the CPU, or a "
+    "path in plain torch beside it"
+)
 
 
-def _libraries(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """Return the first names of what is imported, and the whole ones that make kernels: `from numba import cuda`."""
-    if isinstance(node, ast.ImportFrom):
-        home = node.module or ""
-        names = [] if node.level else [home, *(f"{home}.{alias.name}" for alias in node.names)]
-    else:
-        names = [alias.name for alias in node.names]
+def _new_here(context: RuleContext, libraries: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[str]:
+    """Yield the libraries that this import is the first in the file to name, unless the project is one of them."""
+    imports = (s for s in context.module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))
+    before: set[str] = set()
+    for statement in imports:
+        found = libraries(_names(statement))
+        if statement is context.node:
+            yield from (each for each in dict.fromkeys(found) if each not in before and not _own(context, each))
+            return
+        before.update(found)
+
+
+def _imported(context: RuleContext, what: str, advice: str = "") -> Finding:
+    if _guarded(context):
+        return replace(context.left(_GUARDED), message=f"{what} (left alone: {_GUARDED})")
+    return context.note(what + advice)
+
+
+def _names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return the full names of what is imported, and of the module that has it."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    home = node.module or ""
+    return [] if node.level else [home, *(f"{home}.{alias.name}" for alias in node.names)]
+
+
+def _libraries(names: Sequence[str]) -> list[str]:
+    """Return the first parts of names, and whole ones that make kernels: `from numba import cuda`."""
     roots = [name.partition(".")[0] for name in names]
-    return [
-        *roots,
-        *(name for name, root in zip(names, roots, strict=True) if name in ENGINES and root not in CUDA_ONLY),
-    ]
+    engines = (n for n, root in zip(names, roots, strict=True) if n in ENGINES and root not in CUDA_ONLY)
+    return [*roots, *engines]
+
+
+def _with_kernels(names: Sequence[str]) -> list[str]:
+    return sorted(each for each in KERNELS if any(f"{name}.".startswith(f"{each}.") for name in names))
 
 
 def _own(context: RuleContext, library: str) -> bool:
     """Return whether the project is that library."""
-    module = context.module
-    return bool(module.facts.files) and module.facts.index.find(str(module.path), 0, library, "") is not None
-
-
-def _first_import(context: RuleContext, library: str) -> ast.stmt | None:
-    imports = (s for s in context.module.scopes.statements if isinstance(s, (ast.Import, ast.ImportFrom)))
-    return next((s for s in imports if library in _libraries(s)), None)
+    module, root = context.module, library.partition(".")[0]
+    return bool(module.facts.files) and module.facts.index.find(str(module.path), 0, root, "") is not None
 
 
 def _guarded(context: RuleContext) -> bool:
