@@ -207,7 +207,7 @@ def main(number, x):
         ("from torch_geometric.utils import scatter as scatter_mean", False),
     ],
 )
-@pytest.mark.parametrize("base", ["nn.Module", "object"])
+@pytest.mark.parametrize("base", ["nn.Module", "Layer", "object"])
 def test_a_choice_stays_beside_a_model_with_such_kernels_that_is_made_by_its_name(
     head: str, base: str, stays: bool, tmp_path: Path
 ) -> None:
@@ -216,8 +216,8 @@ def test_a_choice_stays_beside_a_model_with_such_kernels_that_is_made_by_its_nam
         "src/__init__.py": "",
         "src/config.py": "from src.nets import by_name\ndef model(cfg):\n    return by_name[cfg['net']].Net()\n",
         "src/nets/__init__.py": "from src.nets import local\nby_name = {'local': local}\n",
-        "src/nets/local.py": f"{head}\nfrom torch import nn\nclass Net({base}):\n    def forward(self, x, index):\n"
-        "        return scatter_mean(x, index)\n",
+        "src/nets/local.py": f"{head}\nfrom torch import nn\nclass Layer(nn.Module):\n    pass\n"
+        f"class Net({base}):\n    def forward(self, x, index):\n        return scatter_mean(x, index)\n",
         "main.py": """import torch
 from src.config import model
 def main(cfg, x, index):
@@ -225,7 +225,7 @@ def main(cfg, x, index):
     return model(cfg).to(device)(x.to(device), index.to(device))
 """,
     }
-    assert (_after(tmp_path, files, "main.py") == files["main.py"]) is (stays and base == "nn.Module")
+    assert (_after(tmp_path, files, "main.py") == files["main.py"]) is (stays and base != "object")
 
 
 @pytest.mark.parametrize(("transform", "stays"), [("ToSparseTensor", True), ("NormalizeFeatures", False)])
@@ -380,8 +380,15 @@ def main(x):
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return USED
 """
-MODULE = "import numpy as np\nimport torch\nclass Block(torch.nn.Module):\n    def __init__(self, p=0.5):\n"
+MODULE = "import numpy as np\nimport torch\nfrom . import noise\n"
+MODULE += "class Block(torch.nn.Module):\n    def __init__(self, p=0.5):\n"
 MODULE += "        super().__init__()\n        HELD\n"
+LEVELS = """def levels(n):
+    found = np.exp(np.linspace(0, 1, n))
+    return found
+def steps(n):
+    return np.arange(n)
+"""
 ARRAYS = """import numpy as np
 import torch
 def anchors(stride, shape, device):
@@ -400,6 +407,10 @@ def anchors(stride, shape, device):
         ("self.p = torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))", True),
         ("self.register_buffer('p', torch.tensor(p, dtype=torch.float64))", True),
         ("self.register_buffer('p', torch.from_numpy(np.linspace(0, 1, 5)))", True),
+        ("self.register_buffer('p', torch.tensor(levels(5)))", True),
+        ("self.register_buffer('p', torch.tensor(noise.levels(5)))", True),
+        ("self.register_buffer('p', torch.tensor(noise.steps(5)))", False),
+        ("self.register_buffer('p', torch.tensor(levels(5), dtype=torch.float32))", False),
         ("self.p = torch.nn.Parameter(torch.tensor(np.log(p) - np.log(1.0 - p)).float())", False),
         ("self.p = torch.nn.Parameter(torch.tensor(p))", False),
         ("self.register_buffer('p', torch.tensor(p, dtype=torch.float32))", False),
@@ -411,7 +422,8 @@ def test_a_choice_leaves_mps_out_for_a_module_that_holds_float64(held: str, is_d
     text = FLOW.replace("USED", "layers.Block().to(device)(x.to(device))")
     files = {
         "flows/layers/__init__.py": "from .block import *\n",
-        "flows/layers/block.py": MODULE.replace("HELD", held),
+        "flows/layers/block.py": MODULE.replace("HELD", held) + LEVELS,
+        "flows/layers/noise.py": "import numpy as np\n" + LEVELS,
     }
     files |= {"flows/__init__.py": "", "flows/anchors.py": "anchors = None\n"}
     after = _after(tmp_path, {**files, "main.py": text}, "main.py")

@@ -234,9 +234,11 @@ class LibraryKernels(CalledOperators):
             for name, bindings in place.scope.names.items()
             if any(binding.node in heads and self._is_bound(place, binding) for binding in bindings)
         }
+        modules = {"Module"}  # and what inherits from it in this file
         for part in _parts(place.scope.node):
             match part[:1]:
-                case [ast.ClassDef(_, bases)] if any(last_name(base) == "Module" for base in bases):
+                case [ast.ClassDef(own, bases)] if any(last_name(base) in modules for base in bases):
+                    modules.add(own)
                     reads = (node for node in part if isinstance(node, ast.Name) and node.id in names)
                     if (read := next(reads, None)) is not None:
                         return read.lineno
@@ -321,10 +323,21 @@ class DoubleMakers(CalledOperators):
             case ast.Call(ast.Attribute(ast.Call(ast.Attribute(_, method)) as made, "double"), [], []):
                 return method.islower() and not _is_on_cpu(made)
             case ast.Call(func, [value]) if last_name(func) == "Parameter":
-                return _is_calculated(value) or is_double(value, frozenset())
+                return self.is_held_as_double(value, path)
             case ast.Call(func, [_, value, *_]) if last_name(func) == "register_buffer":
-                return _is_calculated(value) or is_double(value, frozenset())
+                return self.is_held_as_double(value, path)
         return False
+
+    def is_held_as_double(self, value: ast.expr, path: str) -> bool:
+        """Return whether a parameter's or buffer's value is float64, as an array of NumPy's that a function returns."""
+        if _is_calculated(value) or is_double(value, frozenset()):
+            return True
+        inner = value.args[0] if isinstance(value, ast.Call) and _keeps_its_array(value) else None
+        scopes = self._hierarchy.scopes(path) if isinstance(inner, ast.Call) else None
+        if scopes is None or not isinstance(inner, ast.Call):
+            return False
+        meant = self._meant(Place(path, scopes.module), chain_of(inner.func) or "")
+        return any(isinstance(function, FUNCTIONS) and _returns_doubles(function) for function, _ in meant)
 
     def _is_apart(self, node: ast.AST) -> bool:
         """Return whether a node is for devices that the code itself tells apart, or made on the CPU as well."""
@@ -382,6 +395,18 @@ def _names_sources(node: ast.expr) -> bool:
     """Return whether an expression names files that a compiler reads."""
     texts = (part.value for part in walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str))
     return any(text.endswith((".cpp", ".cu", ".cc", ".c")) for text in texts)
+
+
+def _keeps_its_array(call: ast.Call) -> bool:
+    """Return whether a call makes a tensor of an array, with its dtype: `torch.from_numpy(a)`, `torch.tensor(a)`."""
+    return last_name(call.func) in ("from_numpy", "tensor", "as_tensor") and len(call.args) == 1 and not call.keywords
+
+
+def _returns_doubles(function: Function) -> bool:
+    names = double_names(function.body)
+    nodes = (node for statement in function.body for node in walk(statement))
+    returned = (node.value for node in nodes if isinstance(node, ast.Return))
+    return any(value is not None and is_double(value, names) for value in returned)
 
 
 def moved_doubles(body: Sequence[ast.AST], parts: Iterable[ast.AST]) -> list[ast.Call]:
@@ -476,13 +501,13 @@ def _made_of(call: ast.Call) -> tuple[bool, Sequence[ast.expr]]:
     """Return whether a call makes float64 itself, and else of what it makes the same dtype."""
     home, name = (chain_of(call.func) or "").rpartition(".")[0], last_name(call.func)
     if kinds := [k.value for k in call.keywords if k.arg == "dtype"]:
-        return home == "torch" and (chain_of(kinds[0]) or "") in DOUBLES, ()
+        return home == "torch" and (chain_of(kinds[0]) or "") in (*DOUBLES, "float"), ()
     if home in ("np.random", "numpy.random"):
         return name in NUMPY_RANDOM and bool(call.args or call.keywords), ()
     if home in ("np", "numpy"):
-        return _makes_doubles(name, call.args), call.args if name in KEEPING else ()
+        return _makes_doubles(name, call.args), call.args if name in (*KEEPING, *NUMPY_OF_NUMBERS) else ()
     if name in ("from_numpy", "tensor", "as_tensor"):
-        return False, call.args if len(call.args) == 1 else ()
+        return False, call.args if _keeps_its_array(call) else ()
     keeps = isinstance(call.func, ast.Attribute) and name in KEEPING
     return False, [call.func.value] if keeps and isinstance(call.func, ast.Attribute) else ()
 

@@ -522,7 +522,9 @@ def _is_double_kind(module: SemanticModel, kind: ast.expr, statement: ast.stmt) 
         elif isinstance(up, FUNCTIONS):
             listed += _parametrized(up, name or "")
             break
-    return any(module.resolve(each, module.scope(statement)) in DOUBLES for each in listed)
+    return any(
+        module.resolve(each, module.scope(statement)) in DOUBLES or is_builtin_float(module, each) for each in listed
+    )
 
 
 def _parametrized(function: Function, name: str) -> Iterator[ast.expr]:
@@ -569,14 +571,23 @@ def _gives_doubles(function: Function) -> bool:
     return bool(given) and given <= (counted & divided) - cast
 
 
+def is_builtin_float(module: SemanticModel, kind: ast.expr) -> bool:
+    """Return whether a dtype is Python's own `float`, which torch and NumPy take for float64."""
+    return isinstance(kind, ast.Name) and kind.id == "float" and module.scope(kind).find("float") is None
+
+
 def _is_numpy_double(module: SemanticModel, kind: ast.expr, statement: ast.stmt) -> bool:
     """Return whether a dtype of NumPy's is float64, as Python's `float` is."""
     if isinstance(kind, ast.Constant):
         return kind.value in ("float64", "double", "float")
-    scope = module.scope(statement)
-    if isinstance(kind, ast.Name) and kind.id == "float":
-        return scope.find("float") is None
-    return module.resolve(kind, scope) in ("numpy.float64", "numpy.double", "numpy.float_", "numpy.float")
+    if is_builtin_float(module, kind):
+        return True
+    return module.resolve(kind, module.scope(statement)) in (
+        "numpy.float64",
+        "numpy.double",
+        "numpy.float_",
+        "numpy.float",
+    )
 
 
 def _is_double_array(module: SemanticModel, node: ast.expr, statement: ast.stmt) -> bool:
@@ -599,7 +610,8 @@ def _is_double_array(module: SemanticModel, node: ast.expr, statement: ast.stmt)
             if kinds := [k.value for k in keywords if k.arg == "dtype"]:
                 return name in _TOLD and all(_is_numpy_double(module, kind, statement) for kind in kinds)
             if name in NUMPY_OF_NUMBERS and len(args) == 1:
-                return _is_number(module, args[0], statement)
+                given = args[0]
+                return _is_number(module, given, statement) or _is_double_array(module, given, statement)
             if name == "array":
                 return len(args) == 1 and isinstance(args[0], ast.List) and bool(args[0].elts) and is_floats(args[0])
             return name in NUMPY_FILLED and (len(args) == 1 or name == "linspace")

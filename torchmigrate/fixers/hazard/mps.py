@@ -25,7 +25,7 @@ from torchmigrate.semantic.references import (
     strings_in,
     words_in,
 )
-from torchmigrate.semantic.values import doubles_moved, results_moved
+from torchmigrate.semantic.values import doubles_moved, is_builtin_float, results_moved
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import argument_of, chain_of, is_same, last_name
@@ -36,7 +36,14 @@ _MOVES = ("cuda", "to")
 
 
 def float64(context: RuleContext) -> Iterator[Finding]:
-    if context.qualified in ("torch.tensor", "torch.as_tensor"):
+    if isinstance(context.ref, ast.Call):
+        if _is_told_float(context, context.ref) and moved(context.module, context.ref):
+            yield context.note()
+    elif last_name(context.ref) in _HELD:
+        given = context.call.args[_HELD[last_name(context.ref)] :][:1] if context.call is not None else []
+        if any(context.module.facts.doubles.is_held_as_double(each, str(context.module.path)) for each in given):
+            yield context.note(_WITH_ITS_MODULE)
+    elif context.qualified in ("torch.tensor", "torch.as_tensor"):
         is_put = context.call is not None and any(keyword.arg == "device" for keyword in context.call.keywords)
         made = context.module.span(context.call)[0] if context.call is not None and is_put else None
         is_told = context.call is not None and _says_double(context.call)  # reported where it stands
@@ -61,6 +68,13 @@ def float64(context: RuleContext) -> Iterator[Finding]:
         yield context.note(_BY_NAME.format(line))
 
 
+def _is_told_float(context: RuleContext, call: ast.Call) -> bool:
+    """Return whether torch is given Python's `float` as a dtype, which is float64: `x.to(device, dtype=float)`."""
+    is_torchs = last_name(call.func) == "to" or (context.module.resolve(call.func) or "").startswith("torch.")
+    given = (k.value for k in call.keywords if k.arg == "dtype") if is_torchs else ()
+    return any(isinstance(kind, ast.Name) and is_builtin_float(context.module, kind) for kind in given)
+
+
 def _line_of_alias(context: RuleContext) -> int | None:
     """Return a line that makes float64 on a device by a name that the file gives this dtype, or None."""
     up, module = context.parent, context.module
@@ -73,6 +87,11 @@ def _line_of_alias(context: RuleContext) -> int | None:
     return next((module.source.position(module.span(each)[0])[0] for each in found), None)
 
 
+_HELD = {"register_buffer": 1, "Parameter": 0}  # with the position of what a module then holds
+_WITH_ITS_MODULE = (
+    "a module holds this as float64, the default of NumPy's; MPS has none, so that moving the module there raises: "
+    "cast it, `.float()`"
+)
 _BY_NAME = "line {} makes this on a device, and MPS has no float64, so that it raises there: float32, or the CPU"
 
 
