@@ -287,16 +287,20 @@ def _cast(world: World, old: Observations, new: Observations, original: Original
 
 
 def _unscaled(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
-    """Yield mixed precision that would be on in programs whose gradient scaler stays CUDA's, and is off there."""
+    """Yield mixed precision that would be on in programs whose gradient scaler stays off there, and such scalers."""
     moved = {place for place, value in new.of(CAST) if world.kind in _types(value)}
     scalers = {place: place in moved for place, value in new.of(CAST) if new.told.get((CAST, place)) and value}
-    for place in moved - scalers.keys():
+    casts = {place: place in moved for place, _ in new.of(CAST) if place not in scalers}
+    for place in moved:
         before = old.get(CAST, place)
         if world.kind in _types(before or NOTHING) or not (edits := new.edits(CAST, place)):
             continue
-        beside = [is_moved for other, is_moved in scalers.items() if original.together(place[0], other[0])]
+        others = casts if place in scalers else scalers
+        beside = [is_moved for other, is_moved in others.items() if original.together(place[0], other[0])]
         if beside and not any(beside):
             words = f"the gradients' scaler stays CUDA's, and half precision would be on without it on {world.title}"
+            if place in scalers:
+                words = f"mixed precision stays off, and the gradients' scaler would be on on {world.title}"
             yield Fault(edits, world, place, words)
 
 
@@ -331,12 +335,16 @@ def _mapped(world: World, old: Observations, new: Observations, original: Origin
 
 
 def moved_in(world: World, seen: Observations) -> set[str]:
-    """Return the files in which something gets the world's accelerator, beside what is loaded to it or computed on."""
+    """Return the files in which something gets the world's accelerator, beside what is loaded to it or computed on.
+
+    What is only supposed to be a device, as a test asks about it, counts for none.
+    """
     loads = {place for place, _ in seen.of(MAPPED)}
+    sure = {(DEVICE, place): value for place, value in seen.of(SURE)}
     return {
-        place[0]
-        for (kind, place), value in seen.found.items()
-        if kind != CAST and place not in loads and world.kind in _types(value)
+        key[1][0]
+        for key, value in seen.found.items()
+        if key[0] not in (CAST, KEPT) and key[1] not in loads and world.kind in _types(sure.get(key, value))
     }
 
 
@@ -580,6 +588,10 @@ def _unfollowed(world: World, old: Observations, new: Observations) -> Iterator[
                 yield Fault(edits, world, place, f"what a user asks for would lose its fallback on {world.title}")
                 continue
         if "cuda" in _types(before):
+            continue
+        heard = NONE.union(*(edits for atom, edits in value.atoms.items() if atom in OPTIONS and atom in before))
+        if heard and "cpu" in _types(before):  # `args.device = args.device if torch.cuda.is_available() else "cpu"`
+            yield Fault(heard, world, place, f"what a user asks for would be heard on {world.title}")
             continue
         if _open(before) and ("cpu" not in _types(before) or _types(value)):
             continue
