@@ -300,6 +300,101 @@ def test_a_device_that_a_test_only_pretends_stays(tmp_path: Path, floor: str) ->
     assert b'    device = torch.device("cuda")\n' not in result.after
 
 
+LOSSES = """import torch
+def dice(output, target):
+    onehot = torch.zeros(output.shape)
+    if output.device.type == "cuda":
+        onehot = onehot.cuda(output.device.index)
+    return output * onehot.scatter_(1, target, 1)
+"""
+TRAINING = """import torch
+from losses import dice
+net = torch.nn.Linear(2, 2).cuda()
+dice(net(torch.zeros(2, 2).cuda()), torch.zeros(2, 1).long().cuda()).sum().backward()
+"""
+TOLD = """import torch
+from net import place
+def test_place():
+    out = place(torch.zeros(2), "cuda")
+    assert out.device.type == "cuda"
+"""
+PLACING = """import torch
+def place(x, device):
+    return x.to(torch.device(device, 0)) if device == "cuda" else x
+"""
+
+
+def test_what_asks_a_tensor_where_it_is_names_no_device(tmp_path: Path) -> None:
+    files = {"test/losses.py": LOSSES, "test/train.py": TRAINING, "tests/test_net.py": TOLD, "net.py": PLACING}
+    found = planned(write_tree(tmp_path, files))
+    losses = found["test/losses.py"]
+    assert isinstance(losses, Changed)
+    assert b"onehot.to(accel.device(output.device.index))" in losses.after
+    assert isinstance(found["test/train.py"], Changed)
+    assert isinstance(found["tests/test_net.py"], Unchanged)  # an assertion names what it expects
+
+
+ASSERTING = """import pytest
+import torch
+from steps import KEY, OTHER, Config, Step, make
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
+def test_set():
+    config = Config()
+    config.device = "cuda"
+    config.place = torch.device("cuda")
+    make(config)
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
+def test_stays():
+    device = torch.device("cuda:0")
+    done = make(None)({KEY: torch.randn(12).to(device)})
+    assert done[KEY].device == device
+    tokens = Step()(torch.ones(2).cuda())
+    assert tokens.device.type == "cuda"
+"""
+STEPS = """import torch
+class Step:
+    def __call__(self, x):
+        device = self.detect(x)
+        return {name: t.to(device) for name, t in x.items()} if device else x
+    def detect(self, x):
+        for value in x.values():
+            if isinstance(value, torch.Tensor):
+                return value.device
+        return None
+"""
+
+
+def test_assertions_of_a_test_about_unknown_tensors_hold_nothing(tmp_path: Path) -> None:
+    files = {"steps/__init__.py": "from .step import Step\n", "steps/step.py": STEPS, "tests/test_steps.py": ASSERTING}
+    result = planned(write_tree(tmp_path, files))["tests/test_steps.py"]
+    assert isinstance(result, Changed)
+    assert b"cuda:0" not in result.after
+    assert result.after.count(b"not accel.is_available()") == 2
+
+
+RECORDED = """import torch
+from LIBRARY import ConfigDict
+from nets import build
+def test_net():
+    settings = dict(kind="net")
+    if torch.cuda.is_available():
+        settings["loss"] = None
+        net = build(settings, ConfigDict(train_backbone=True)).cuda()
+        net(torch.ones(2).cuda())
+"""
+
+
+@pytest.mark.parametrize(("library", "is_record"), [("mmcv", True), ("mmengine.config", True), ("tables", False)])
+def test_a_library_that_makes_a_record_is_handed_nothing(library: str, is_record: bool, tmp_path: Path) -> None:
+    files = {"test_net.py": RECORDED.replace("LIBRARY", library), "nets.py": ""}
+    result = planned(write_tree(tmp_path, files))["test_net.py"]
+    assert isinstance(result, Changed) is is_record
+    if isinstance(result, Changed):
+        assert b"cuda" not in result.after
+
+
 def test_settings_of_a_model_do_not_hold_its_data_parallel_back(tmp_path: Path) -> None:
     text = """import torch
 hyp = {"lr": 1.0}

@@ -127,8 +127,8 @@ class Expressions(External):
         return UNKNOWN
 
     def _constant(self, node: ast.Constant, state: State, frame: Frame) -> Value:
-        if isinstance(node.value, str) and node.value.partition(":")[0] == "cuda":
-            self.seen.named.add((frame.file.path, frame.file.original(frame.file.span(node)[0])))
+        if _is_text_of_cuda(node):
+            self.seen.named.add(self.start(node, frame))
         return const(node.value)
 
     def _name(self, node: ast.Name, state: State, frame: Frame) -> Value:
@@ -174,6 +174,8 @@ class Expressions(External):
         if node.attr == "device" and owner == TENSOR and (made := devices(self._told_device(node.value, state, frame))):
             return made
         found = join(*(self.attribute(atom, node.attr, state, frame).of(e) for atom, e in owner.atoms.items()))
+        if node.attr == "device" and isinstance(node.value, ast.Subscript) and {*owner} == {Unknown()}:
+            found = join(found, TENSOR)  # an item is mostly a tensor, where settings are read by name
         is_half = any(isinstance(atom, Named) and atom.name in HALVES for atom in found)
         if is_half and not frame.file.edits_of(node):
             self.seen.add(HALVED, self.place(node, frame), NOTHING, state.path)
@@ -432,6 +434,7 @@ class Expressions(External):
     def _compare(self, node: ast.Compare, state: State, frame: Frame) -> Value:
         nodes = node.left, *node.comparators
         sides = [(side, self.evaluate(side, state, frame)) for side in nodes]
+        self.seen.named.difference_update(self.start(text, frame) for text in texts_beside_a_place(node))
         answers: dict[bool | None, Edits] = {True: NONE}
         for op, (first, left), (second, right) in zip(node.ops, sides, sides[1:], strict=False):
             if isinstance(second, ast.Constant) and second.value == "cuda" and frame.file.edits_of(second):
@@ -980,6 +983,23 @@ class Expressions(External):
         """Return where a node ends in the original file: the same in both versions, and for each call of a chain."""
         return frame.file.path, frame.file.original(frame.file.span(node)[1])
 
+    def start(self, node: ast.AST, frame: Frame) -> Place:
+        """Return where a node begins in the original file."""
+        return frame.file.path, frame.file.original(frame.file.span(node)[0])
+
+
+def texts_beside_a_place(test: ast.expr) -> list[ast.expr]:
+    """Return the texts that a test compares with where a tensor is: "cuda" in `x.device.type == "cuda"`."""
+    match test:
+        case ast.Compare(left, [ast.Eq() | ast.NotEq()], [right]):
+            sides = (left, right), (right, left)
+            return [text for text, place in sides if _is_text_of_cuda(text) and is_place(place)]
+    return []
+
+
+def _is_text_of_cuda(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and str(node.value).partition(":")[0] == "cuda"
+
 
 def item_chain(owner: ast.expr, key: Value) -> str:
     """Return the name under which a state knows an item of something that is not followed, or ""."""
@@ -1161,7 +1181,7 @@ def _asks_for_cuda(op: ast.cmpop, left: tuple[ast.AST, Atom], right: tuple[ast.A
         sides = [(*left, right[1]), (*right, left[1])]
         if any(_is_typename(node) and values.is_type_of_cuda(other) for node, _, other in sides):
             return True
-    return any(atom == Unknown("tensor") and _is_place(node) and _names_cuda(other) for node, atom, other in sides)
+    return any(atom == Unknown("tensor") and is_place(node) and _names_cuda(other) for node, atom, other in sides)
 
 
 @remembered
@@ -1198,17 +1218,17 @@ def _given_by_calls(function: ast.AST) -> set[str]:
 
 def _is_a_type(node: ast.AST) -> bool:
     """Return whether an expression may be the type of a device: `x.device.type`, `str(x.device)`."""
-    return (isinstance(node, ast.Attribute) and node.attr == "type") or _is_place(node)
+    return (isinstance(node, ast.Attribute) and node.attr == "type") or is_place(node)
 
 
 @remembered
-def _is_place(node: ast.AST) -> bool:
+def is_place(node: ast.AST) -> bool:
     """Return whether an expression is where a tensor is: `x.device`, its type, or either as text."""
     match node:
         case ast.Attribute(_, "device") | ast.Attribute(ast.Attribute(_, "device"), "type"):
             return True
         case ast.Call(ast.Name("str"), [inner], []):
-            return _is_place(inner)
+            return is_place(inner)
     return False
 
 

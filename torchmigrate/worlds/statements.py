@@ -11,7 +11,7 @@ from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.libraries import RECORDS
 from torchmigrate.torch_api.names import turns_half_on
 from torchmigrate.worlds import values
-from torchmigrate.worlds.expressions import HELPER, Expressions, chains_in, item_chain
+from torchmigrate.worlds.expressions import HELPER, Expressions, chains_in, is_place, item_chain, texts_beside_a_place
 from torchmigrate.worlds.observations import (
     ANSWER,
     BRANCH,
@@ -434,7 +434,7 @@ class Statements(Expressions):
         except Dead as end:
             if isinstance(end, Died):
                 frame.deaths[statement] = end.place
-            start = frame.file.path, frame.file.original(frame.file.span(statement)[0])
+            start = self.start(statement, frame)
             self.seen.stop(statement, start, self.place(body[-1], frame)[1])
             after = None
         if after is None and _refuses(statement):
@@ -444,7 +444,7 @@ class Statements(Expressions):
     def _past(self, refusal: ast.stmt, frame: Frame) -> Place:
         """Return where what a refusal lets pass begins: its other branch, or what follows."""
         if isinstance(refusal, ast.If) and refusal.orelse:
-            return frame.file.path, frame.file.original(frame.file.span(refusal.orelse[0])[0])
+            return self.start(refusal.orelse[0], frame)
         return self.place(refusal, frame)
 
     def _around(self, node: ast.stmt, state: State, frame: Frame) -> State | None:
@@ -594,6 +594,7 @@ class Statements(Expressions):
             if _divides(node.test):
                 self.seen.divided.add(self.place(node.test, frame))
         passing = self.refine(node.test, state, frame, True)
+        self.seen.named.update(self.start(text, frame) for text in texts_beside_a_place(node.test))
         if passing is None:
             raise Dead
         return passing
@@ -609,7 +610,21 @@ class Statements(Expressions):
         """Return whether a test function asserts what no device decides, as `x.sum() == 2` is: it refuses no device."""
         passing = self.refine(node.test, state, frame, True) if frame.info.name.startswith("test") else None
         names = [name for _, name in chains_in(node.test)]
-        return passing is not None and all(failing.env.get(name) == passing.env.get(name) for name in names)
+        is_free = self._asks_an_unknown_place(node.test, state, frame)
+        return passing is not None and (
+            is_free or all(failing.env.get(name) == passing.env.get(name) for name in names)
+        )
+
+    def _asks_an_unknown_place(self, test: ast.expr, state: State, frame: Frame) -> bool:
+        """Return whether a test compares where a tensor is, which is not known: `out.device.type == "cuda"`."""
+        match test:
+            case ast.Compare(asked, [ast.Eq()], [_]) if is_place(asked):
+                pass
+            case ast.Call(func, [asked], []) if Named(f"{HELPER}.is_accelerated") in self.evaluate(func, state, frame):
+                pass
+            case _:
+                return False
+        return all(isinstance(atom, Unknown) for atom in self.evaluate(asked, state, frame))
 
     def _if(self, node: ast.If, state: State, frame: Frame) -> State | None:
         ways: list[State | None] = []
@@ -635,8 +650,7 @@ class Statements(Expressions):
             deaths.append(_death(body, frame))
             self._ended(node, wanted, deaths[-1], frame)
         if True not in outcomes and test_edits and _asks_for_several(node.test):
-            start = frame.file.original(frame.file.span(node.body[0])[0])
-            self.seen.spare[frame.file.path, start] = self.place(node.body[-1], frame)[1]
+            self.seen.spare[self.start(node.body[0], frame)] = self.place(node.body[-1], frame)[1]
         if isinstance(node.body[-1], ast.Raise) and not node.orelse:
             self.seen.numbers &= numbers  # one accelerator leads on from here, too
         answers = Value({values.Const(b, bool): e for b, e in outcomes.items()})
@@ -684,8 +698,7 @@ class Statements(Expressions):
         key, other = (self.place(node.test, frame), wanted), node.orelse if wanted else node.body
         self.seen.ends.setdefault(key, set()).add(death)
         if death and other:
-            start = frame.file.original(frame.file.span(other[0])[0])
-            self.seen.beside[key] = start, self.place(other[-1], frame)[1]
+            self.seen.beside[key] = self.start(other[0], frame)[1], self.place(other[-1], frame)[1]
 
     def _depend(self, node: ast.stmt, edits: Edits, after: State, frame: Frame) -> None:
         """Let what a statement's blocks bind depend on edits: a table that is followed does so as a whole."""
