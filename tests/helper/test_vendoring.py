@@ -890,6 +890,8 @@ GROUP = "import torch\nimport torch.distributed as dist\n{}\ndist.init_process_g
         (GROUP.format("from pkg import net"), True),
         (GROUP.format("import os"), False),  # another program
         ("import torch\nfrom pkg import net\nprint('init_process_group')\ntorch.zeros(2).cuda()\n", False),
+        ("import deepspeed\nfrom pkg import net\ndeepspeed.init_distributed('nccl')\n", True),
+        ("import torch\nfrom pkg import net\ntorch.distributed.all_reduce(torch.zeros(2).cuda())\n", True),
     ],
 )
 def test_all_copies_of_a_program_in_a_process_group_ask_how_many_there_are(

@@ -861,7 +861,7 @@ def defers_cuda(raw: bytes) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def forms_groups(raw: bytes) -> bool:
-    """Return whether code makes its process one of a group, or hands on the function that does."""
+    """Return whether code makes its process one of a group, hands on the function that does, or asks the others."""
     if not any(word in raw for word in GROUPING):
         return False
     if (nodes := _nodes_of(raw)) is None:

@@ -49,7 +49,8 @@ SCRIPTING = b"jit"  # without this, nothing is TorchScript
 COMPILING = b"compile", b"dynamo", b"torch.export"  # without these, nothing is compiled
 # without these, nothing needs CUDA to start late: no process is copied, and all its devices stay visible
 DEFERRING = b"multiprocessing", b"fork", b"ProcessPool", b"joblib", b"pathos", b"CUDA_VISIBLE_DEVICES"
-GROUPING = (b"init_process_group",)  # without it, the processes of a program form no group
+# without one of these, which libraries and collectives are among, the processes of a program form no group
+GROUPING = b"init_process_group", b"init_distributed", b"init_dist", b"all_reduce", b"all_gather"
 _INSTALLED = sys.stdlib_module_names | BUILT_ON_TORCH | {"numpy"}
 CUDA = b"cuda"
 PARALLEL = b"DataParallel"
