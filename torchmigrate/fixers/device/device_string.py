@@ -31,7 +31,7 @@ from torchmigrate.semantic.device_expr import (
     parse_device,
 )
 from torchmigrate.semantic.dominance import know_parents
-from torchmigrate.semantic.library_use import is_imported, is_used_with_torch, uses_torch
+from torchmigrate.semantic.library_use import asks_cuda, is_imported, is_used_with_torch, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import class_definition
 from torchmigrate.semantic.references import helper_function, identifiers_in, reads_of, spell, spelled, words_in
@@ -394,19 +394,29 @@ def argument(context: RuleContext, whole: ast.AST, outer: ast.AST, device: Devic
 def _is_chosen_autocast(module: SemanticModel, call: ast.Call) -> bool:
     """Return whether a call is of a variable for autocast or what does nothing: `scope = autocast if amp else ...`.
 
-    What does nothing gives its argument back: `as` must not bind that.
+    Or of an attribute of an object's own. What does nothing gives its argument back: `as` must not bind that.
     """
-    found = module.scope(call).find(call.func.id) if isinstance(call.func, ast.Name) else None
     item = module.parent(call)
-    if found is None or not isinstance(item, ast.withitem) or item.optional_vars is not None:
+    if not isinstance(item, ast.withitem) or item.optional_vars is not None:
         return False
-    values = [binding.value for binding in found[1]]
+    found = module.scope(call).find(call.func.id) if isinstance(call.func, ast.Name) else None
+    values = [binding.value for binding in found[1]] if found else _own_values(module, call.func)
     chosen = [arm for v in values for arm in ((v.body, v.orelse) if isinstance(v, ast.IfExp) else (v,))]
     names = {module.resolve(arm, module.scope(call)) if arm is not None else None for arm in chosen}
     return not names.isdisjoint(_AUTOCASTS) and names <= {*_AUTOCASTS, "contextlib.nullcontext"}
 
 
 _AUTOCASTS = ("torch.autocast", "torch.amp.autocast")
+
+
+def _own_values(module: SemanticModel, member: ast.expr) -> list[ast.expr | None]:
+    """Return what the methods of a class assign to an attribute of `self` that one of them reads."""
+    chain = chain_of(member) or ""
+    if not chain.startswith("self."):
+        return []
+    home = next(module.enclosing(member, ast.ClassDef), None)
+    inner = (s for s in module.scopes.statements if next(module.enclosing(s, ast.ClassDef), None) is home)
+    return [s.value for s in inner if isinstance(s, ast.Assign) and any(chain_of(t) == chain for t in s.targets)]
 
 
 def _torch_device(
@@ -645,9 +655,35 @@ def _assigned(
     if isinstance(up, ast.AnnAssign) and device_defaults.in_dataclass(context, up):
         yield from device_defaults.dataclass_default(context, whole, device, up)
     elif DEVICE_NAME.search(name) or _flows_to_device(context, name) or _is_else_cpu(context.module, up, target):
-        yield device_defaults.at_import_checked(context, whole, device.as_type)
+        found = device_defaults.at_import_checked(context, whole, device.as_type)
+        if found.fix and found.safety is Safety.SAFE and (given := _given_instead(context.module, up, target)):
+            (start, end), opening = context.module.span(given), spell("str(accel.device(", spelled(context.module))
+            found = context.fix([*found.fix.edits, Edit(start, start, opening), Edit(end, end, "))")])
+        yield found
     elif re.search(r"device|cuda|gpu", name, re.I) or isinstance(context.module.parent(whole), ast.IfExp):
         yield replaced(context, whole, device, False, Safety.UNSAFE, f"`{name}` may not be a device")
+
+
+def _given_instead(module: SemanticModel, statement: ast.AST, target: ast.expr) -> ast.expr | None:
+    """Return what a user may give in the place of a device, behind a test for CUDA: without it, that was not heard.
+
+    `if torch.cuda.is_available():` and in it `if name is not None: device = name` with `else: device = "cuda"`
+    """
+    branch = module.parent(statement)
+    match branch:
+        case ast.If(ast.Compare(given, [ast.IsNot()], [ast.Constant(None)])):
+            arm, other = branch.orelse, branch.body
+        case ast.If(ast.Compare(given, [ast.Is()], [ast.Constant(None)])):
+            arm, other = branch.body, branch.orelse
+        case _:
+            return None
+    around = (up.test for up, below in module.around(branch, ast.If) if below in up.body)
+    if statement not in arm or not any(asks_cuda(module, test) for test in around):
+        return None
+    match [each for each in other if not isinstance(each, ast.Expr)]:
+        case [ast.Assign([taker], value)] if chain_of(taker) == chain_of(target) and chain_of(given):
+            return value if chain_of(value) == chain_of(given) else None
+    return None
 
 
 def _is_member(context: RuleContext, statement: ast.AST) -> bool:

@@ -12,10 +12,7 @@ def settings():
     parser.add_argument("--cpu", action="store_true")
     args = parser.parse_args()
     if not args.cpu and torch.cuda.is_available():
-        if args.device is not None:
-            device = args.device
-        else:
-            device = "cuda:0"
+        device = args.device or "cuda:0"
     else:
         device = "cpu"
     args.device = device

@@ -1,4 +1,6 @@
 # wants: mps
+# input:
+# input: --device cuda:0
 import argparse
 
 import torch
@@ -7,13 +9,17 @@ import torch
 def settings():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default=None, type=str)
+    parser.add_argument("--cpu", action="store_true")
     args = parser.parse_args()
-    if args.device is None:
-        if torch.cuda.is_available():
-            device = "cuda:0"
+    if not args.cpu and torch.cuda.is_available():
+        if args.device is not None:
+            print("given")
+            device = args.device
         else:
-            device = "cpu"
-        args.device = device
+            device = "cuda:0"
+    else:
+        device = "cpu"
+    args.device = device
     return args
 
 
