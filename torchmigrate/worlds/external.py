@@ -314,10 +314,11 @@ class External(ABC):
         """Note a device that a rewritten test asks about, where the project chose this accelerator without an edit."""
         state, frame = (at.state, at.frame) if isinstance(at, Call) else at
         here = self.ask(World.kind_or, "")
-        known = (a for a, e in asked.atoms.items() if not e and not values.is_supposed(a))
-        own = next((d for a in known if (d := device_of(a)) is not None and d.type == here), None)
-        if edits and own is not None and here != "cuda":
-            self.seen.add(CHOSEN, self.place(node, frame), one(own, edits), state.path)
+        known = [a for a, e in asked.atoms.items() if not e and (d := device_of(a)) is not None and d.type == here]
+        is_sure = not all(map(values.is_supposed, known))
+        if edits and known and here != "cuda":
+            own = one(Device(here), edits)
+            self.seen.add(CHOSEN, self.place(node, frame), own, state.path, "" if is_sure else "supposed")
 
     def die(self, what: str, call: Call, value: Value = NOTHING) -> NoReturn:
         self._note(DEATH, call, value or const(what), what)

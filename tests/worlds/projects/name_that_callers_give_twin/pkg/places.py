@@ -1,0 +1,8 @@
+import torch
+
+
+def resolve_device(device):
+    device = str(device)
+    if device == "cuda" and torch.cuda.is_available():
+        return f"cuda:{torch.cuda.current_device()}"
+    return device
