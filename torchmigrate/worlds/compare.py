@@ -300,7 +300,7 @@ def _unscaled(world: World, old: Observations, new: Observations, original: Orig
         if beside and not any(beside):
             words = f"the gradients' scaler stays CUDA's, and half precision would be on without it on {world.title}"
             if place in scalers:
-                words = f"mixed precision stays off, and the gradients' scaler would be on on {world.title}"
+                words = f"mixed precision stays off, but the gradients' scaler would be on, on {world.title}"
             yield Fault(edits, world, place, words)
 
 
