@@ -400,7 +400,11 @@ class Net:
         if {ASK}:
             words.append("memory")
         if {ASK}:
-            print(words, torch.cuda.max_memory_allocated())
+            text = ", ".join(["memory", *words])
+        else:
+            text = "{{}}".format(words)
+        if {ASK}:
+            print(text, torch.cuda.max_memory_allocated())
         else:
             print(words)
         x.matrix_exp()
@@ -416,12 +420,17 @@ class Net:
         if {ASK}:
             print(torch.zeros(2, device="cuda"))
         x.matrix_exp()
+    def keep(self, x, places):
+        place = "cpu"
+        if {ASK}:
+            place = places[0]
+        x.to(place).matrix_exp()
 """
 
 
 def test_what_only_tells_of_the_device_gives_none_to_what_raises_on_mps(migrated: Migrated) -> None:
     _, *methods = migrated(TELLING).split("    def ")
-    assert methods[0].count(ASKED) == 2
+    assert methods[0].count(ASKED) == 3
     assert not any(ASKED in each for each in methods[1:])
 
 

@@ -457,7 +457,7 @@ def double_names(body: Sequence[ast.AST]) -> frozenset[str]:
                 given += ((each.id, one) for each, one in zip(elts, values, strict=False) if isinstance(each, ast.Name))
             case ast.Call(ast.Attribute(ast.Name(name), "append"), [value]):
                 given.append((name, value))
-    cast = {name for name, value in given if any(map(_is_of_dtype, walk(value)))}
+    cast = {name for name, value in given if any(map(_is_of_dtype, walk(value))) or _makes_anew(value, name)}
     found: set[str] = set()
     todo, more = [(name, value) for name, value in given if name not in cast], True
     while more:
@@ -465,6 +465,14 @@ def double_names(body: Sequence[ast.AST]) -> frozenset[str]:
         found.update(name for name, value in todo if name not in found and is_double(value, found))
         more = len(found) > before
     return frozenset(found)
+
+
+def _makes_anew(value: ast.expr, name: str) -> bool:
+    """Return whether code that is not read makes something of a name: `image = util.to_tensor(image)` may cast it."""
+    match value:
+        case ast.Call(func, [ast.Name(given), *_]) if given == name:
+            return (chain_of(func) or "").partition(".")[0] not in ("np", "numpy", "torch")
+    return False
 
 
 def _is_of_dtype(node: ast.AST) -> bool:

@@ -133,7 +133,19 @@ def _only_tells(module: SemanticModel, region: GuardRegion) -> bool:
         for node in nodes
     )
     calls = (node.func for node in nodes if isinstance(node, ast.Call))
-    return all(isinstance(s, ast.Expr) for s in guarded) and not names_device and all(_asks(module, f) for f in calls)
+    return all(map(_tells, guarded)) and not names_device and all(_asks(module, func) for func in calls)
+
+
+def _tells(statement: ast.stmt) -> bool:
+    """Return whether a statement is one call, or makes a text: `words = ", ".join([...])`."""
+    match statement:
+        case ast.Expr():
+            return True
+        case ast.Assign([ast.Name()], value):
+            return isinstance(value, ast.JoinedStr) or (
+                isinstance(value, ast.Call) and last_name(value.func) in ("join", "format")
+            )
+    return False
 
 
 def _asks(module: SemanticModel, func: ast.expr) -> bool:
