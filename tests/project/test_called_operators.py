@@ -388,6 +388,11 @@ LEVELS = """def levels(n):
     return found
 def steps(n):
     return np.arange(n)
+def schedule(n):
+    x = torch.linspace(0, n, n + 1, dtype=torch.float64)
+    kept = torch.cos(x / n) ** 2
+    kept = kept / kept[0]
+    return torch.clip(1 - kept[1:] / kept[:-1], 0, 0.999)
 """
 ARRAYS = """import numpy as np
 import torch
@@ -410,6 +415,9 @@ def anchors(stride, shape, device):
         ("self.register_buffer('p', torch.tensor(levels(5)))", True),
         ("self.register_buffer('p', torch.tensor(noise.levels(5)))", True),
         ("self.register_buffer('p', torch.tensor(noise.steps(5)))", False),
+        ("betas = noise.schedule(5)\n        self.register_buffer('p', betas)", True),
+        ("betas = noise.schedule(5).float()\n        self.register_buffer('p', betas)", False),
+        ("betas = noise.schedule(5)\n        betas = betas.float()\n        self.register_buffer('p', betas)", False),
         ("self.register_buffer('p', torch.tensor(levels(5), dtype=torch.float32))", False),
         ("self.p = torch.nn.Parameter(torch.tensor(np.log(p) - np.log(1.0 - p)).float())", False),
         ("self.p = torch.nn.Parameter(torch.tensor(p))", False),
@@ -423,7 +431,7 @@ def test_a_choice_leaves_mps_out_for_a_module_that_holds_float64(held: str, is_d
     files = {
         "flows/layers/__init__.py": "from .block import *\n",
         "flows/layers/block.py": MODULE.replace("HELD", held) + LEVELS,
-        "flows/layers/noise.py": "import numpy as np\n" + LEVELS,
+        "flows/layers/noise.py": "import numpy as np\nimport torch\n" + LEVELS,
     }
     files |= {"flows/__init__.py": "", "flows/anchors.py": "anchors = None\n"}
     after = _after(tmp_path, {**files, "main.py": text}, "main.py")

@@ -329,10 +329,10 @@ class DoubleMakers(CalledOperators):
         return False
 
     def is_held_as_double(self, value: ast.expr, path: str) -> bool:
-        """Return whether a parameter's or buffer's value is float64, as an array of NumPy's that a function returns."""
+        """Return whether a parameter's or buffer's value is float64, as what a function of the project may return."""
         if _is_calculated(value) or is_double(value, frozenset()):
             return True
-        inner = value.args[0] if isinstance(value, ast.Call) and _keeps_its_array(value) else None
+        inner = value.args[0] if isinstance(value, ast.Call) and _keeps_its_array(value) else value
         scopes = self._hierarchy.scopes(path) if isinstance(inner, ast.Call) else None
         if scopes is None or not isinstance(inner, ast.Call):
             return False
@@ -514,6 +514,8 @@ def _made_of(call: ast.Call) -> tuple[bool, Sequence[ast.expr]]:
         return name in NUMPY_RANDOM and bool(call.args or call.keywords), ()
     if home in ("np", "numpy"):
         return _makes_doubles(name, call.args), call.args if name in (*KEEPING, *NUMPY_OF_NUMBERS) else ()
+    if home == "torch" and name in (*KEEPING, *NUMPY_OF_NUMBERS):
+        return False, call.args
     if name in ("from_numpy", "tensor", "as_tensor"):
         return False, call.args if _keeps_its_array(call) else ()
     keeps = isinstance(call.func, ast.Attribute) and name in KEEPING

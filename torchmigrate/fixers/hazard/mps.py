@@ -25,7 +25,7 @@ from torchmigrate.semantic.references import (
     strings_in,
     words_in,
 )
-from torchmigrate.semantic.values import doubles_moved, is_builtin_float, results_moved
+from torchmigrate.semantic.values import doubles_moved, given_before, is_builtin_float, results_moved
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import occurs_in_code
 from torchmigrate.syntax.resolver import argument_of, chain_of, is_same, last_name
@@ -40,8 +40,8 @@ def float64(context: RuleContext) -> Iterator[Finding]:
         if _is_told_float(context, context.ref) and moved(context.module, context.ref):
             yield context.note()
     elif last_name(context.ref) in _HELD:
-        given = context.call.args[_HELD[last_name(context.ref)] :][:1] if context.call is not None else []
-        if any(context.module.facts.doubles.is_held_as_double(each, str(context.module.path)) for each in given):
+        doubles, path = context.module.facts.doubles, str(context.module.path)
+        if any(doubles.is_held_as_double(each, path) for each in _held(context, _HELD[last_name(context.ref)])):
             yield context.note(_WITH_ITS_MODULE)
     elif context.qualified in ("torch.tensor", "torch.as_tensor"):
         is_put = context.call is not None and any(keyword.arg == "device" for keyword in context.call.keywords)
@@ -87,10 +87,19 @@ def _line_of_alias(context: RuleContext) -> int | None:
     return next((module.source.position(module.span(each)[0])[0] for each in found), None)
 
 
+def _held(context: RuleContext, position: int) -> list[ast.expr]:
+    """Return what a module holds from then on: an argument, or the values that its name was given before."""
+    given = context.call.args[position:][:1] if context.call is not None else []
+    statement = next((up for up in context.module.ancestors(context.node) if isinstance(up, ast.stmt)), None)
+    if given and statement is not None and isinstance(given[0], ast.Name):
+        return [value for value, _ in given_before(context.module, given[0].id, statement) or ()]
+    return given
+
+
 _HELD = {"register_buffer": 1, "Parameter": 0}  # with the position of what a module then holds
 _WITH_ITS_MODULE = (
-    "a module holds this as float64, the default of NumPy's; MPS has none, so that moving the module there raises: "
-    "cast it, `.float()`"
+    "a module holds this as float64, which NumPy's arrays are by default; MPS has none, so that moving the module there "
+    "raises: cast it, `.float()`"
 )
 _BY_NAME = "line {} makes this on a device, and MPS has no float64, so that it raises there: float32, or the CPU"
 
