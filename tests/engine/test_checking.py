@@ -395,6 +395,14 @@ def test_a_library_that_makes_a_record_is_handed_nothing(library: str, is_record
         assert b"cuda" not in result.after
 
 
+def test_a_setting_right_below_an_import_that_goes_stays_a_setting(tmp_path: Path) -> None:
+    """Found by the oracle, plain seed 301130905390841."""
+    text = "import os\nimport torch\nNO_CUDA = False\nif not NO_CUDA and torch.cuda.is_available():\n"
+    result = planned(write_tree(tmp_path, {"main.py": text + "    print('on', torch.device('cuda'))\n"}))["main.py"]
+    assert isinstance(result, Changed)
+    assert b"cuda" not in result.after
+
+
 def test_settings_of_a_model_do_not_hold_its_data_parallel_back(tmp_path: Path) -> None:
     text = """import torch
 hyp = {"lr": 1.0}

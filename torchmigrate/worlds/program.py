@@ -258,8 +258,12 @@ class File:
 
     @property
     def written(self) -> list[Span]:
-        """Return the spans of this text that edits wrote."""
-        return [(start, end) for start, end, _ in self._new]
+        """Return the spans of this text that edits wrote; where they removed lines, nothing is left to change."""
+        spans = ((start, end) for start, end, _ in self._new)
+        return [(start, end) for start, end in spans if start < end or not self._begins_line(start)]
+
+    def _begins_line(self, offset: int) -> bool:
+        return offset == 0 or self.text[offset - 1 : offset] == b"\n"
 
     def _near_edits(self) -> Iterator[ast.AST]:
         """Yield the nodes of this file, those of statements that no edit touches excepted."""

@@ -98,8 +98,8 @@ def _held(context: RuleContext, position: int) -> list[ast.expr]:
 
 _HELD = {"register_buffer": 1, "Parameter": 0}  # with the position of what a module then holds
 _WITH_ITS_MODULE = (
-    "a module holds this as float64, which NumPy's arrays are by default; MPS has none, so that moving the module there "
-    "raises: cast it, `.float()`"
+    "a module holds this as float64, which NumPy's arrays are by default; MPS has none, so that moving the module "
+    "there raises: cast it, `.float()`"
 )
 _BY_NAME = "line {} makes this on a device, and MPS has no float64, so that it raises there: float32, or the CPU"
 
