@@ -122,7 +122,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
 
 def _only_tells(module: SemanticModel, region: GuardRegion) -> bool:
     """Return whether all that a test guards only tells of the device: `print(torch.cuda.max_memory_allocated())`."""
-    owner = next((up for up in module.ancestors(expressions(module)[region.guard]) if isinstance(up, ast.stmt)), None)
+    owner = module.statement(expressions(module)[region.guard])
     if not region.branch or not isinstance(owner, ast.If):
         return False
     guarded = [*owner.body, *owner.orelse]

@@ -178,7 +178,7 @@ def cover_branch(module: SemanticModel, node: ast.If | ast.While, negated: bool,
 
 def kernel_for_the_cpu(module: SemanticModel, test: ast.AST) -> int | None:
     """Return the line with a compiled kernel for the CPU that a test sets beside one for CUDA, or None."""
-    branch = next((up for up in module.ancestors(test) if isinstance(up, ast.stmt)), None)
+    branch = module.statement(test)
     calls = [n for n in ast.walk(branch) if isinstance(n, ast.Call)] if isinstance(branch, ast.If) else []
     homes = [(call.lineno, (chain_of(call.func) or "").split(".")[:-1]) for call in calls]  # the modules of functions
     is_pair = any(_FOR_CUDA.fullmatch(name) for _, home in homes for name in home)

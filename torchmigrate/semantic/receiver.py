@@ -328,14 +328,16 @@ def _kind(module: SemanticModel, meanings: Iterable[Meaning], name: str) -> Kind
 
 def _attribute(module: SemanticModel, attribute: str, owner: Scope | None) -> Iterator[Answer]:
     """Yield every value that methods of the class give `self.attribute`."""
-    values = _assigned(module, owner).get(f"self.{attribute}") if owner else None
-    yield from values or [Kind.UNKNOWN]
+    if values := attribute_values(module, owner).get(f"self.{attribute}") if owner else None:
+        yield from values
+    else:
+        yield Kind.UNKNOWN
 
 
 @query
-def _assigned(module: SemanticModel, owner: Scope) -> dict[str, list[Answer]]:
-    """Return the values that a class gives to each of its attributes, by `self.attribute`."""
-    found: dict[str, list[Answer]] = {}
+def attribute_values(module: SemanticModel, owner: Scope) -> dict[str, list[tuple[ast.expr, Scope]]]:
+    """Return the values that a class gives to each of its attributes, by `self.attribute`, each with its scope."""
+    found: dict[str, list[tuple[ast.expr, Scope]]] = {}
     for node in ast.walk(owner.node):
         for target in node.targets if isinstance(node, ast.Assign) else ():
             if (chain := chain_of(target) or "").startswith("self."):

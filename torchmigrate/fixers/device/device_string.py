@@ -33,7 +33,7 @@ from torchmigrate.semantic.device_expr import (
 from torchmigrate.semantic.dominance import know_parents
 from torchmigrate.semantic.library_use import asks_cuda, is_imported, is_used_with_torch, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.receiver import class_definition
+from torchmigrate.semantic.receiver import attribute_values, class_definition
 from torchmigrate.semantic.references import helper_function, identifiers_in, reads_of, spell, spelled, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leading_chain
@@ -399,24 +399,17 @@ def _is_chosen_autocast(module: SemanticModel, call: ast.Call) -> bool:
     item = module.parent(call)
     if not isinstance(item, ast.withitem) or item.optional_vars is not None:
         return False
-    found = module.scope(call).find(call.func.id) if isinstance(call.func, ast.Name) else None
-    values = [binding.value for binding in found[1]] if found else _own_values(module, call.func)
+    scope, chain = module.scope(call), chain_of(call.func) or ""
+    found, owner = scope.find(chain), scope.enclosing_class()
+    values = [binding.value for binding in found[1]] if found else []
+    if owner is not None and not found:
+        values += [value for value, _ in attribute_values(module, owner).get(chain, ())]
     chosen = [arm for v in values for arm in ((v.body, v.orelse) if isinstance(v, ast.IfExp) else (v,))]
-    names = {module.resolve(arm, module.scope(call)) if arm is not None else None for arm in chosen}
+    names = {module.resolve(arm, scope) if arm is not None else None for arm in chosen}
     return not names.isdisjoint(_AUTOCASTS) and names <= {*_AUTOCASTS, "contextlib.nullcontext"}
 
 
 _AUTOCASTS = ("torch.autocast", "torch.amp.autocast")
-
-
-def _own_values(module: SemanticModel, member: ast.expr) -> list[ast.expr | None]:
-    """Return what the methods of a class assign to an attribute of `self` that one of them reads."""
-    chain = chain_of(member) or ""
-    if not chain.startswith("self."):
-        return []
-    home = next(module.enclosing(member, ast.ClassDef), None)
-    inner = (s for s in module.scopes.statements if next(module.enclosing(s, ast.ClassDef), None) is home)
-    return [s.value for s in inner if isinstance(s, ast.Assign) and any(chain_of(t) == chain for t in s.targets)]
 
 
 def _torch_device(

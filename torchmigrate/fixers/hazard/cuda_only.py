@@ -19,7 +19,7 @@ from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.backends import having
-from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, KERNELS, VARIABLES, knows_cuda_alone
+from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, KERNELS, VARIABLES, knows_cuda_alone, row_of
 
 # types and modules that exist on every build: naming them does no harm
 _NAMED = {
@@ -219,7 +219,7 @@ def _libraries(names: Sequence[str]) -> list[str]:
 
 
 def _with_kernels(names: Sequence[str]) -> list[str]:
-    return sorted(each for each in KERNELS if any(f"{name}.".startswith(f"{each}.") for name in names))
+    return sorted({row for name in names if (row := row_of(name, KERNELS))})
 
 
 def _own(context: RuleContext, library: str) -> bool:

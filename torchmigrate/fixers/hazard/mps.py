@@ -89,10 +89,9 @@ def _line_of_alias(context: RuleContext) -> int | None:
 
 def _held(context: RuleContext, position: int) -> list[ast.expr]:
     """Return what a module holds from then on: an argument, or the values that its name was given before."""
-    given = context.call.args[position:][:1] if context.call is not None else []
-    statement = next((up for up in context.module.ancestors(context.node) if isinstance(up, ast.stmt)), None)
-    if given and statement is not None and isinstance(given[0], ast.Name):
-        return [value for value, _ in given_before(context.module, given[0].id, statement) or ()]
+    module, given = context.module, context.call.args[position:][:1] if context.call is not None else []
+    if given and isinstance(given[0], ast.Name):
+        return [value for value, _ in given_before(module, given[0].id, module.statement(given[0])) or ()]
     return given
 
 
