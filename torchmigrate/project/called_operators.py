@@ -27,7 +27,7 @@ from torchmigrate.project.import_graph import (
 )
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scopes, children, own_nodes, walk
-from torchmigrate.torch_api.libraries import KERNELS, OPERATORS
+from torchmigrate.torch_api.libraries import KERNELS, OPERATORS, row_of
 from torchmigrate.torch_api.names import DOUBLES, DTYPE_WORDS, KEEPING, NUMPY_FILLED, NUMPY_OF_NUMBERS, NUMPY_RANDOM
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class LibraryKernels(CalledOperators):
 
     def _is_bound(self, place: Place, binding: Binding) -> bool:
         """Return whether a name is of such a library."""
-        return bool(binding.qualified) and any(f"{binding.qualified}.".startswith(f"{name}.") for name in KERNELS)
+        return row_of(binding.qualified or "", KERNELS) is not None
 
     def _is_operator(self, node: ast.expr, path: str) -> bool:
         """Return whether a node points code in C to the memory of a tensor."""
@@ -332,11 +332,10 @@ class DoubleMakers(CalledOperators):
         """Return whether a parameter's or buffer's value is float64, as what a function of the project may return."""
         if _is_calculated(value) or is_double(value, frozenset()):
             return True
-        inner = value.args[0] if isinstance(value, ast.Call) and _keeps_its_array(value) else value
-        scopes = self._hierarchy.scopes(path) if isinstance(inner, ast.Call) else None
-        if scopes is None or not isinstance(inner, ast.Call):
-            return False
-        meant = self._meant(Place(path, scopes.module), chain_of(inner.func) or "")
+        made = value.args[0] if isinstance(value, ast.Call) and _keeps_its_array(value) else value
+        scopes = self._hierarchy.scopes(path)
+        called = chain_of(made.func) if isinstance(made, ast.Call) else None
+        meant = self._meant(Place(path, scopes.module), called) if scopes and called else ()
         return any(isinstance(function, FUNCTIONS) and _returns_doubles(function) for function, _ in meant)
 
     def _is_apart(self, node: ast.AST) -> bool:
@@ -512,14 +511,16 @@ def _made_of(call: ast.Call) -> tuple[bool, Sequence[ast.expr]]:
         return home == "torch" and (chain_of(kinds[0]) or "") in (*DOUBLES, "float"), ()
     if home in ("np.random", "numpy.random"):
         return name in NUMPY_RANDOM and bool(call.args or call.keywords), ()
-    if home in ("np", "numpy"):
-        return _makes_doubles(name, call.args), call.args if name in (*KEEPING, *NUMPY_OF_NUMBERS) else ()
-    if home == "torch" and name in (*KEEPING, *NUMPY_OF_NUMBERS):
-        return False, call.args
+    is_numpys = home in ("np", "numpy")
+    if is_numpys or (home == "torch" and name in _ALIKE):
+        return is_numpys and _makes_doubles(name, call.args), call.args if name in _ALIKE else ()
     if name in ("from_numpy", "tensor", "as_tensor"):
         return False, call.args if _keeps_its_array(call) else ()
     keeps = isinstance(call.func, ast.Attribute) and name in KEEPING
     return False, [call.func.value] if keeps and isinstance(call.func, ast.Attribute) else ()
+
+
+_ALIKE = KEEPING.union(NUMPY_OF_NUMBERS)  # NumPy and torch give the dtype of what these are given, if it is a float's
 
 
 def _makes_doubles(name: str, args: list[ast.expr]) -> bool:

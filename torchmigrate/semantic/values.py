@@ -580,14 +580,8 @@ def _is_numpy_double(module: SemanticModel, kind: ast.expr, statement: ast.stmt)
     """Return whether a dtype of NumPy's is float64, as Python's `float` is."""
     if isinstance(kind, ast.Constant):
         return kind.value in ("float64", "double", "float")
-    if is_builtin_float(module, kind):
-        return True
-    return module.resolve(kind, module.scope(statement)) in (
-        "numpy.float64",
-        "numpy.double",
-        "numpy.float_",
-        "numpy.float",
-    )
+    named = module.resolve(kind, module.scope(statement))
+    return is_builtin_float(module, kind) or named in ("numpy.float64", "numpy.double", "numpy.float_", "numpy.float")
 
 
 def _is_double_array(module: SemanticModel, node: ast.expr, statement: ast.stmt) -> bool:

@@ -610,9 +610,9 @@ class Statements(Expressions):
         """Return whether a test function asserts what no device decides, as `x.sum() == 2` is: it refuses no device."""
         passing = self.refine(node.test, state, frame, True) if frame.info.name.startswith("test") else None
         names = [name for _, name in chains_in(node.test)]
-        is_free = self._asks_an_unknown_place(node.test, state, frame)
         return passing is not None and (
-            is_free or all(failing.env.get(name) == passing.env.get(name) for name in names)
+            all(failing.env.get(name) == passing.env.get(name) for name in names)
+            or self._asks_an_unknown_place(node.test, state, frame)
         )
 
     def _asks_an_unknown_place(self, test: ast.expr, state: State, frame: Frame) -> bool:
