@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import ntpath
 import os
 import signal
@@ -9,6 +11,7 @@ import subprocess
 import sys
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -230,3 +233,33 @@ def test_the_main_thread_is_interrupted(windows: pytest.MonkeyPatch) -> None:
             time.sleep(30)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _parse(kind: str) -> ast.AST:
+    text = "[" + "f(x), " * 2_000 + "]"
+    return system.syntax_tree(text) if kind == "file" else system.expression_tree(text)
+
+
+@pytest.mark.parametrize("kind", ["file", "expression"])
+def test_text_is_parsed_while_a_collection_of_garbage_parses_too(kind: str) -> None:
+    """Python 3.11 before 3.11.8 raises SystemError then (python/cpython#106905)."""
+    asked: list[str] = []
+
+    def collected(phase: str, info: dict[str, int]) -> None:
+        if phase == "stop":
+            asked.append(phase)
+            compile("a = b(c)", "<text>", "exec", ast.PyCF_ONLY_AST)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(collected)
+    gc.set_threshold(50)
+    try:
+        assert isinstance(_deeper(20, lambda: _parse(kind)), ast.Module | ast.List)
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(collected)
+    assert asked and gc.isenabled()
+
+
+def _deeper(depth: int, act: Callable[[], ast.AST]) -> ast.AST:
+    return act() if depth == 0 else _deeper(depth - 1, act)

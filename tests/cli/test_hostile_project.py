@@ -631,6 +631,28 @@ def test_indices_that_are_none(here: Path, cli: Cli, index: str) -> None:
     assert "accel" in (here / "good.py").read_text()
 
 
+class Swallows:
+    """Its finalizer is where the limit is met, so that Python ignores the TooSlow that is raised there."""
+
+    def __del__(self) -> None:
+        while True:
+            pass
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_is_stopped_in_a_finalizer_is_stopped_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not hasattr(signal, "setitimer"):
+        pytest.skip("no timer here")
+    monkeypatch.setattr(limits, "_AGAIN", 0.05)
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: lost.append(told.exc_type))
+    with pytest.raises(limits.TooSlow), limits.bounded(0.05):
+        Swallows()
+        while True:
+            pass
+    assert lost == [limits.TooSlow]
+
+
 def test_what_takes_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     if not hasattr(signal, "setitimer"):
         pytest.skip("no timer here")

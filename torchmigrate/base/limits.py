@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 
 SECONDS = 60.0  # of processor time per file; a file of 12,000 lines takes a tenth of that
+_AGAIN = 1.0  # seconds between further attempts to stop: Python swallows what is raised in a finalizer
 LARGEST = 20_000_000  # bytes of a Python file: a larger one is data, and parsing it would take gigabytes of memory
 LARGEST_NOTEBOOK = 200_000_000  # bytes of a notebook, which has its results in it
 LARGEST_TEXT = 1_000_000  # bytes of another file
@@ -34,14 +35,18 @@ def bounded(seconds: float | None = None) -> Iterator[None]:
         yield
         return
 
+    ended = False
+
     def stop(*_: object) -> None:
-        raise TooSlow
+        if not ended:
+            raise TooSlow
 
     before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS if seconds is None else seconds)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS if seconds is None else seconds, _AGAIN)
     try:
         yield
     finally:
+        ended = True
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
 

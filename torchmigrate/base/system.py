@@ -1,10 +1,12 @@
-"""Do what systems do differently: paths, processes, renames. No other module asks on which system it runs."""
+"""Do what systems and Pythons do differently: paths, processes, renames, parsing. No other module asks which it has."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import errno
 import functools
+import gc
 import os
 import signal
 import sys
@@ -312,3 +314,39 @@ def _system_call() -> Callable[..., int] | None:
         call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
         call.restype = ctypes.c_int
     return call
+
+
+# ---- parsing: Python before 3.11.8 counts depth for all parses of the interpreter at once (python/cpython#106905)
+
+
+def syntax_tree(text: str | bytes) -> ast.Module:
+    """Return the syntax tree of a file's text; raises what `ast.parse` does.
+
+    Where a collection of garbage within `ast.parse` parses too, or lets a thread do so, Python 3.11 raises SystemError
+    for sound text; then the text is parsed again with no collections.
+    """
+    try:
+        return ast.parse(text)
+    except SystemError:
+        with _no_collections():
+            return ast.parse(text)
+
+
+def expression_tree(text: str) -> ast.expr:
+    """Return the syntax tree of an expression's text, as `syntax_tree` does for a file's."""
+    try:
+        return ast.parse(text, mode="eval").body
+    except SystemError:
+        with _no_collections():
+            return ast.parse(text, mode="eval").body
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.base.text import did_you_mean
 from torchmigrate.diagnostics.finding import SUPPRESSES
 from torchmigrate.source.encoding import Source, decode
@@ -147,7 +148,7 @@ def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
     found = Suppressions()
     if SUPPRESSES not in source.utf8:
         return found
-    spans = cache(lambda: Lines(_spans(tree or ast.parse(source.text))))
+    spans = cache(lambda: Lines(_spans(tree or syntax_tree(source.text))))
     last = source.text.count("\n") + source.text.count("\r") + 1
     for line, inside, text in _comments(source):
         _add_comment(found, line, inside, text, spans, last)
@@ -156,7 +157,7 @@ def find(source: Source, tree: ast.AST | None = None) -> Suppressions:
 
 def place(source: Source, line: int) -> int:
     """Return the line above which a comment that covers this line must be inserted; raises SyntaxError."""
-    return Lines(_spans(ast.parse(source.utf8))).covered(line, True)[0]
+    return Lines(_spans(syntax_tree(source.utf8))).covered(line, True)[0]
 
 
 def find_in_text(file: TextFile) -> Suppressions:
@@ -237,11 +238,11 @@ def add(path: Path, raw: bytes, findings: Sequence[Finding]) -> tuple[bytes, lis
         return raw, list(findings)
     if path.suffix in (".py", ".pyi"):
         source = decode(raw)
-        lines = Lines(_spans(ast.parse(source.utf8)))
+        lines = Lines(_spans(syntax_tree(source.utf8)))
         firsts = {f.line: lines.covered(f.line, True)[0] for f in findings}
         after = Source(_with_comments(source, findings, firsts, "#"))
         try:
-            ast.parse(after.utf8)
+            syntax_tree(after.utf8)
         except SyntaxError:
             return raw, list(findings)
         return source.encode(after.utf8), list(_uncovered(findings, firsts, find(after)))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Finding, Unchanged
 from torchmigrate.helper.import_edits import with_import
@@ -37,7 +38,7 @@ class CaseFailure:
 def _indent(text: str) -> bytes:
     """Return code with all after its leading imports in an `if`; invalid Python stays as it is."""
     try:
-        body = ast.parse(text).body
+        body = syntax_tree(text).body
     except (SyntaxError, ValueError):
         return text.encode()
     head = list(itertools.takewhile(lambda s: isinstance(s, (ast.Import, ast.ImportFrom)), body))

@@ -220,7 +220,7 @@ _worker: Worker
 def _start_process(ruleset: Ruleset, facts: ProjectContext) -> None:
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the main one ends the others
-    warnings.simplefilter("ignore")  # `ast.parse` warns of the user's own code
+    warnings.simplefilter("ignore")  # parsing warns of the user's own code
     gc.disable()  # these processes are short-lived and mostly allocate
     _worker = Worker(ruleset, facts)
 

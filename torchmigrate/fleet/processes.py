@@ -43,7 +43,7 @@ Given = tuple[Path, bytes]
 
 def main() -> None:
     """Serve tasks until stdin ends."""
-    warnings.simplefilter("ignore")  # `ast.parse` warns about the user's code
+    warnings.simplefilter("ignore")  # parsing warns about the user's code
     source = os.fdopen(os.dup(0), "rb")
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from torchmigrate.base import file_io
+from torchmigrate.base.system import expression_tree, syntax_tree
 from torchmigrate.project import helper_parts
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import ImportIndex
@@ -44,7 +45,7 @@ def in_order(module: SemanticModel, statement: str, last: ast.stmt | None, folde
     chance.
     """
     block = _block(module, last)
-    tree = ast.parse(statement).body
+    tree = syntax_tree(statement).body
     if not block or len(tree) != 1 or not isinstance(tree[0], _Import):
         return None
     keys = [_key(module, each) for each in block]
@@ -90,7 +91,7 @@ def beside_kin(module: SemanticModel, statement: str, last: ast.stmt | None, fol
     It is None if the block ends there, or if torch would be imported earlier than it is.
     """
     block = _block(module, last)
-    tree = ast.parse(statement).body
+    tree = syntax_tree(statement).body
     if not block or len(tree) != 1 or not isinstance(own := tree[0], _Import):
         return None
     newline = module.source.newline
@@ -293,7 +294,7 @@ def _runs_text(module: SemanticModel) -> bool:
 
 def _may_be_code(text: str) -> bool:
     try:
-        return not text.startswith("-") and bool(ast.parse(text.strip(), mode="eval"))
+        return not text.startswith("-") and bool(expression_tree(text.strip()))
     except (SyntaxError, ValueError):
         return False
 
@@ -564,7 +565,7 @@ def with_import(module: SemanticModel, statement: str, torch: bool = False, root
     if statement and not torch and not imports_helper(module):
         edits = _beside_torch(module, statement)
         if edits is not None:
-            ast.parse(compose(module.source.utf8, edits).decode())
+            syntax_tree(compose(module.source.utf8, edits).decode())
             return edits
     statements = ["import torch"] if torch else []
     if statement and not imports_helper(module):
@@ -586,7 +587,7 @@ def with_import(module: SemanticModel, statement: str, torch: bool = False, root
         last = proof.body[-1] if isinstance(proof, ast.With) else None
         inside = _after_import(module, last, statement) if last and _is_import(last) and not torch else None
         edit = inside or insertion(module, statements, first_use, after=proof)
-    ast.parse(compose(module.source.utf8, [edit]).decode())
+    syntax_tree(compose(module.source.utf8, [edit]).decode())
     return (edit,)
 
 
@@ -661,12 +662,12 @@ def _beside_torch(module: SemanticModel, statement: str) -> tuple[Edit, ...] | N
 
 def _imported_at_head(original: bytes) -> bool:
     """Return whether a file imported torch whenever it was loaded, before its import of torch was dropped."""
-    return any(isinstance(s, (ast.Import, ast.ImportFrom)) and of_torch(s) for s in ast.parse(original).body)
+    return any(isinstance(s, (ast.Import, ast.ImportFrom)) and of_torch(s) for s in syntax_tree(original).body)
 
 
 def _imported_lazily(original: bytes) -> bool:
     """Return whether a function of the file imported torch, before its import of torch.cuda was dropped."""
-    functions = (node for node in ast.walk(ast.parse(original)) if isinstance(node, FUNCTIONS))
+    functions = (node for node in ast.walk(syntax_tree(original)) if isinstance(node, FUNCTIONS))
     inside = (node for function in functions for node in ast.walk(function))
     return any(isinstance(node, (ast.Import, ast.ImportFrom)) and of_torch(node) for node in inside)
 

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
 from torchmigrate.base import system
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.helper.import_edits import first_import_time_use, import_below_path_edit, of_torch
 from torchmigrate.project.context import ProjectContext
 from torchmigrate.project.import_graph import CUDA, SEARCH_PATHS, Import, ImportIndex, Use, read_imports
@@ -551,7 +552,7 @@ class SearchPath:
 def search_path(raw: bytes) -> SearchPath:
     """Return what a file says of sys.path. It puts folders first if it does more than append."""
     try:
-        tree = ast.parse(raw)
+        tree = syntax_tree(raw)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return SearchPath(True)
     nodes = [*ast.walk(tree)]

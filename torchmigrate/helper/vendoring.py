@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from torchmigrate.base import file_io, system
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.base.text import counted
 from torchmigrate.diagnostics.finding import (
     Changed,
@@ -531,7 +532,7 @@ def refusal(module: SemanticModel, own: ProjectHelper, edits: Sequence[Edit]) ->
     if missing:
         return f"`{own.name}` has no `{missing[0]}`: add it, or name yours in `helper-map`"
     try:
-        tree = ast.parse(compose(module.source.utf8, edits))
+        tree = syntax_tree(compose(module.source.utf8, edits))
     except (SyntaxError, ValueError):
         return ""  # the code that applies the edits reports this
     for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):

@@ -5,7 +5,6 @@ Changed files become an edit of the editor: of its own texts by their versions, 
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from lsprotocol.types import (
 )
 from pygls import uris
 
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.base.text import UserError
 from torchmigrate.diagnostics import suppressions
 from torchmigrate.diagnostics.finding import Changed, FileResult, Finding, Safety, Status
@@ -177,7 +177,7 @@ def _in_python(file: File, finding: Finding) -> tuple[int, str] | None:
 
 def _parses(text: Source) -> bool:
     try:
-        ast.parse(text.utf8)
+        syntax_tree(text.utf8)
     except SyntaxError:
         return False
     return True

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.source import encoding
 from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import chain_of
@@ -232,7 +233,7 @@ class ClassHierarchy:
             try:
                 raw = self._index.read(path)
                 text = "" if raw.startswith(HELPER_MARK) else encoding.decode(raw).text
-                self._files[path] = build_scopes(ast.parse(text), ":=" in text)
+                self._files[path] = build_scopes(syntax_tree(text), ":=" in text)
             except (OSError, SyntaxError, ValueError, RecursionError, MemoryError, encoding.UnreadableSource):
                 self._files[path] = None
         return self._files[path]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchmigrate.base import file_io
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.base.text import UserError
 from torchmigrate.config.settings import Settings
 from torchmigrate.project import discovery, helper_file, packaging, process_facts
@@ -414,7 +415,7 @@ def cuda_methods(raw: bytes) -> Iterator[tuple[str, ast.FunctionDef]]:
     if not _DEF_CUDA.search(raw):
         return
     try:
-        tree = ast.parse(raw.removeprefix(codecs.BOM_UTF8))
+        tree = syntax_tree(raw.removeprefix(codecs.BOM_UTF8))
     except (SyntaxError, ValueError, RecursionError):
         return
     classes = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmigrate.base import file_io, system
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.base.text import UserError, did_you_mean
 from torchmigrate.source.encoding import HELPER_MARK
 
@@ -106,7 +107,7 @@ def load(settings: Settings, files: Sequence[str]) -> ProjectHelper | None:
         hint = did_you_mean(name, modules) or "it is read from the project's files, and never imported"
         raise UserError(f"`helper` names {name!r}: the project has no such module", hint)
     try:
-        offers = _callables(ast.parse(file_io.read(path)))
+        offers = _callables(syntax_tree(file_io.read(path)))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         at = getattr(error, "lineno", None) or 1
         what = getattr(error, "msg", None) or getattr(error, "strerror", None) or error

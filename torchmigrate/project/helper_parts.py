@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import pairwise
 
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.project.import_graph import COMPILING, DEFERRING, GROUPING
 from torchmigrate.source.encoding import helper_class
 from torchmigrate.syntax.resolver import chain_of, last_name
@@ -148,7 +149,7 @@ def _whole() -> tuple[str, Mapping[str, _Part], Mapping[str, str]]:
     lines = text.splitlines(keepends=True)
     parts: dict[str, _Part] = {}
     imports: dict[str, str] = {}
-    for statement in ast.parse(text).body:
+    for statement in syntax_tree(text).body:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             for alias in statement.names:
                 home = f"from {statement.module} " if isinstance(statement, ast.ImportFrom) else ""
@@ -162,7 +163,7 @@ def _whole() -> tuple[str, Mapping[str, _Part], Mapping[str, str]]:
 
 def _spans_of_members(text: str) -> dict[str, tuple[int, int]]:
     """Return for each function of a class its first row, the file's being 0, and the row below it."""
-    match ast.parse(text).body:
+    match syntax_tree(text).body:
         case [ast.ClassDef(body=body)]:
             functions = (each for each in body if isinstance(each, ast.FunctionDef))
             return {each.name: (first_line(each) - 1, each.end_lineno or each.lineno) for each in functions}
@@ -189,7 +190,7 @@ def _members_among(body: Iterable[ast.stmt]) -> set[str]:
 def device_position(function: str) -> int | None:
     """Return the position of the parameter `device` of a function of the helper, or None if it has none."""
     part = _whole()[1].get(function)
-    match ast.parse(part.text).body if part else []:
+    match syntax_tree(part.text).body if part else []:
         case [ast.FunctionDef(args=ast.arguments(args=parameters))]:
             return next((at for at, each in enumerate(parameters) if each.arg == "device"), None)
     return None
@@ -238,7 +239,7 @@ def public(raw: bytes) -> list[str]:
 @functools.lru_cache(maxsize=16)
 def _body(raw: bytes) -> Sequence[ast.stmt]:
     try:
-        return ast.parse(raw).body
+        return syntax_tree(raw).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
 
@@ -336,7 +337,7 @@ def _remembering(part: _Part) -> _Part:
 def _inlined(parts: list[_Part]) -> list[_Part]:
     """Return the parts with each private tuple in the place of its only use, where the line has room for it."""
     for constant in [part for part in parts if part.is_value and part.name.startswith("_")]:
-        (node,) = ast.parse(constant.text).body
+        (node,) = syntax_tree(constant.text).body
         value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
         users = [part for part in parts if constant.name in part.needs]
         if not isinstance(value, ast.Tuple) or len(users) != 1:
@@ -378,7 +379,7 @@ def _members(uses: Uses, also: Iterable[str], owner: str) -> bytes:
 def _member(text: str, owner: str, own: set[str]) -> str:
     """Return a definition of the helper as a member of a class, which calls the other members by the class's name."""
     lines = text.splitlines(keepends=True)
-    (statement,) = ast.parse(text).body
+    (statement,) = syntax_tree(text).body
     for node in sorted(_of_module(statement, own, frozenset(), False), key=lambda n: (n.lineno, n.col_offset))[::-1]:
         row, at = node.lineno - 1, node.col_offset
         lines[row] = f"{lines[row][:at]}{owner}.{lines[row][at:]}"
@@ -417,7 +418,7 @@ def _class_body(text: str) -> str:
     """Return the body of the class that holds the helper, below its docstring and without indent."""
     if not text:
         return ""
-    (node,) = ast.parse(text).body
+    (node,) = syntax_tree(text).body
     assert isinstance(node, ast.ClassDef)
     first = node.body[0]
     below = first.end_lineno if ast.get_docstring(node) is not None and first.end_lineno else node.lineno
@@ -434,7 +435,7 @@ def described(code: bytes) -> tuple[str, list[str], list[str]]:
 
 def imports_for(text: str) -> dict[str, str]:
     """Return the imports that the class which holds the helper needs, by the name that each binds."""
-    used = {n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)}
+    used = {n.id for n in ast.walk(syntax_tree(text)) if isinstance(n, ast.Name)}
     return {name: line.strip() for name, line in _whole()[2].items() if name in used}
 
 
@@ -486,7 +487,7 @@ def _header(header: str, names: Iterable[str], digests: Mapping[str, str]) -> st
 def _digests(text: str | bytes) -> Mapping[str, str]:
     """Return for each definition a digest of its parsed code, which no formatter changes."""
     found = {}
-    for statement in ast.parse(text).body:
+    for statement in syntax_tree(text).body:
         if name := next(_defined((statement,)), ""):
             found[name] = hashlib.sha256(_plain(statement).encode()).hexdigest()
     return found
@@ -505,7 +506,7 @@ def _total(digests: Iterable[str]) -> str:
 
 def _digest(raw: bytes) -> str:
     """Return a digest of all parsed code; the order of imports does not count."""
-    body = [*map(_plain, ast.parse(raw).body)]
+    body = [*map(_plain, syntax_tree(raw).body)]
     imports = [each for each in body if each.startswith("Import")]
     code = [each for each in body if not each.startswith("Import")]
     return hashlib.sha256("\n".join([*sorted(imports), *code]).encode()).hexdigest()[:16]
@@ -597,7 +598,7 @@ def updated(raw: bytes, uses: Uses, owner: str = "") -> bytes | None:
         return None
     theirs = {*edited(raw)}
     lines = text.splitlines(keepends=True)
-    kept = [s for s in ast.parse(text).body if next(_defined((s,)), "") in theirs] + [*_others(raw)]
+    kept = [s for s in syntax_tree(text).body if next(_defined((s,)), "") in theirs] + [*_others(raw)]
     also = {name for s in kept for name in _global_names(_segment(lines, s))}
     inside = (n for s in kept for n in ast.walk(s) if isinstance(n, ast.Attribute))
     also |= {n.attr for n in inside if owner and chain_of(n.value) == owner}
@@ -616,11 +617,11 @@ def _segment(lines: list[str], statement: ast.stmt) -> str:
 def _woven(lines: list[str], new: str, theirs: set[str]) -> str:
     """Return the lines of a helper with the definitions of a new one, but for those that are a person's."""
     fresh_lines = new.splitlines(keepends=True)
-    fresh = {name: _segment(fresh_lines, s) for s in ast.parse(new).body if (name := next(_defined((s,)), ""))}
-    old = ast.parse("".join(lines)).body
+    fresh = {name: _segment(fresh_lines, s) for s in syntax_tree(new).body if (name := next(_defined((s,)), ""))}
+    old = syntax_tree("".join(lines)).body
     had = {name for s in old if (name := next(_defined((s,)), ""))}
     imported = {alias for s in old for alias in _imported(s)}
-    imports = [_segment(fresh_lines, s) for s in ast.parse(new).body if {*_imported(s)} - imported]
+    imports = [_segment(fresh_lines, s) for s in syntax_tree(new).body if {*_imported(s)} - imported]
     chunks: list[tuple[str, str]] = []  # the name of a definition, or "", and its text
     at = 0
     for statement in old:
@@ -691,13 +692,13 @@ def held(raw: bytes) -> Uses:
 @functools.cache
 def _short_form(name: str) -> ast.arguments | None:
     """Return the parameters of a function's short form, None if it has none."""
-    (node,) = ast.parse(_whole()[1][_SHORT[name]].text).body if name in _SHORT else [None]
+    (node,) = syntax_tree(_whole()[1][_SHORT[name]].text).body if name in _SHORT else [None]
     return node.args if isinstance(node, ast.FunctionDef) else None
 
 
 def _takes_first(node: ast.FunctionDef, short: Collection[str]) -> bool:
     """Return whether a `device` takes no index but the first device's."""
-    (first,) = ast.parse(_whole()[1]["_first"].text).body
+    (first,) = syntax_tree(_whole()[1]["_first"].text).body
     assert isinstance(first, ast.FunctionDef)
     return node.name in short or ast.unparse(node.args) == ast.unparse(first.args)
 
@@ -722,7 +723,7 @@ def _fits(call: ast.Call, name: str) -> bool:
 def used_by(code: bytes, helper: str) -> Uses:
     """Return which of the helper's functions a file may use, if `helper` is the name of the helper's module."""
     try:
-        tree = ast.parse(code)
+        tree = syntax_tree(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _with_all_members(everything()) if helper.encode() in code else {}
     known, found = everything(), dict[str, int]()
@@ -807,7 +808,7 @@ def _run_once(tree: ast.AST) -> Iterator[ast.AST]:
 def asks_when_loaded(raw: bytes, helper: str) -> bool:
     """Return whether loading a file calls the helper, in decorators and defaults, too."""
     try:
-        todo: list[ast.AST] = [ast.parse(raw)]
+        todo: list[ast.AST] = [syntax_tree(raw)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True
     while todo:
@@ -828,7 +829,7 @@ def asks_when_loaded(raw: bytes, helper: str) -> bool:
 def _nodes_of(raw: bytes) -> list[ast.AST] | None:
     """Return all nodes of code; None, which may do anything, if it cannot be parsed."""
     try:
-        return [*ast.walk(ast.parse(raw))]
+        return [*ast.walk(syntax_tree(raw))]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -25,6 +25,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from torchmigrate.base import file_io, system
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.syntax.resolver import chain_of, imported_as, last_name
 
 # folders that are usually not installed
@@ -448,7 +449,7 @@ def _given(folder: str) -> Mapping[str, ast.expr]:
 def _setup(folder: str) -> ast.Module:
     """Return the code of setup.py, in which `from setuptools import setup as install` is called by its own name."""
     try:
-        tree = ast.parse(file_io.read(Path(folder, "setup.py")))
+        tree = syntax_tree(file_io.read(Path(folder, "setup.py")))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
     own = imported_as(tree)
@@ -615,7 +616,7 @@ def is_build_script(path: str, raw: bytes) -> bool:
     if name not in BUILD_SCRIPTS:
         return False
     try:
-        tree = ast.parse(raw)
+        tree = syntax_tree(raw)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     if name == "setup.py":
@@ -846,7 +847,7 @@ def _of_setup_cfg(root: Path) -> Iterator[_Stated]:
 def _floor_of_setup(root: Path) -> Iterator[_Stated]:
     """Yield the floors in the strings of setup.py."""
     try:
-        tree = ast.parse(_text_of_file(root / "setup.py"))
+        tree = syntax_tree(_text_of_file(root / "setup.py"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from torchmigrate.base import system
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.project.helper_file import NAMES
 from torchmigrate.project.helper_parts import compiles, defers_cuda, forms_groups
 from torchmigrate.project.import_graph import BACKENDS, COMPILING, DEFERRING, GROUPING, SETTER, TF32, Import, reached
@@ -64,7 +65,7 @@ def sets_device(raw: bytes) -> bool:
     if _DEVICE.search(raw) is None:
         return False
     try:
-        nodes = ast.walk(ast.parse(raw))
+        nodes = ast.walk(syntax_tree(raw))
     except (SyntaxError, ValueError, RecursionError):
         return False
     return any(_sets_device(node) for node in nodes)
@@ -125,7 +126,7 @@ def makes_default(raw: bytes) -> bool:
     if SETTER not in raw:
         return False
     try:
-        scopes = build_scopes(ast.parse(raw))
+        scopes = build_scopes(syntax_tree(raw))
     except (SyntaxError, ValueError, RecursionError):
         return False
     for statement in scopes.statements:
@@ -203,7 +204,7 @@ def _first_old(path: str, index: ImportIndex) -> ast.expr | None:
     if raw.startswith(HELPER_MARK):
         return None
     try:
-        scopes = build_scopes(ast.parse(raw))
+        scopes = build_scopes(syntax_tree(raw))
     except (SyntaxError, ValueError, RecursionError):
         return None
     resolver = Resolver()
@@ -282,7 +283,7 @@ def _names_collectives(raw: bytes) -> bool:
     if HELPER_MARK in raw or not any(name.encode() in raw for name in COLLECTIVES):
         return False
     try:
-        todo: list[ast.AST] = [ast.parse(raw)]
+        todo: list[ast.AST] = [syntax_tree(raw)]
     except (SyntaxError, ValueError, RecursionError):
         return False
     while todo:
@@ -298,7 +299,7 @@ def _names_collectives(raw: bytes) -> bool:
 
 def _file_starts_nccl(raw: bytes) -> bool:
     try:
-        return starts_nccl(ast.walk(ast.parse(raw)))
+        return starts_nccl(ast.walk(syntax_tree(raw)))
     except (SyntaxError, ValueError, RecursionError):
         return False
 

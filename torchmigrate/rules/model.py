@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
+from torchmigrate.base.system import expression_tree
 from torchmigrate.diagnostics.finding import SUPPRESSES, Safety
 
 CAPTURE = r"\$\$?(\w+)"
@@ -209,7 +210,7 @@ def pattern_key(match: str) -> str:
 
     source = re.sub(CAPTURE, lambda m: ("*__" if m.group().startswith("$$") else "__") + m.group(1), match)
     try:
-        node: ast.AST = ast.parse(source, mode="eval").body
+        node: ast.AST = expression_tree(source)
     except SyntaxError as error:
         raise ValueError(f"`{match}` is not an expression: {error.msg}") from None
     if isinstance(node, ast.Call):

@@ -6,6 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
+from torchmigrate.base.system import expression_tree
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import helper_function, spell, spelled, strings_in
 from torchmigrate.source.edits import Edit
@@ -74,7 +75,7 @@ def _text_in_fstring(module: SemanticModel, joined: ast.AST, value: ast.AST) -> 
     """Return the source of the one value in an f-string, by the braces, as `ast` misplaces it before Python 3.12."""
     found = re.search(r"\{([^{}!:]+)\}", module.text(joined))
     inner = found.group(1).strip() if found else ""
-    return inner if inner and ast.dump(ast.parse(inner, mode="eval").body) == ast.dump(value) else ast.unparse(value)
+    return inner if inner and ast.dump(expression_tree(inner)) == ast.dump(value) else ast.unparse(value)
 
 
 def parse_device(module: SemanticModel, node: ast.AST) -> Device | None:

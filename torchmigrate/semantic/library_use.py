@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.project.called_operators import LOADERS, CalledOperators, Position, is_handed_to_c
 from torchmigrate.project.class_hierarchy import Definition, Meaning, Place
 from torchmigrate.project.import_graph import DATA_POINTER, OF_KERNELS, reached
@@ -249,7 +250,7 @@ def _needs_library(raw: bytes) -> bool:
     if not any(name.encode() in raw for name in CUDA_ONLY):
         return False
     try:
-        todo: list[ast.stmt] = list(ast.parse(raw).body)
+        todo: list[ast.stmt] = list(syntax_tree(raw).body)
     except (SyntaxError, ValueError, RecursionError):
         return False
     while todo:

@@ -8,6 +8,7 @@ from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import Source, comments
 from torchmigrate.syntax import scope
@@ -34,7 +35,7 @@ class SemanticModel:
     ) -> None:
         self.path, self.source, self.facts = path, source, facts
         self.original = original or source.utf8  # before the first pass
-        self.tree = ast.parse(source.text)
+        self.tree = syntax_tree(source.text)
         self.scopes = scope.build_scopes(self.tree, b":=" in source.utf8)
         self.gets_torch = gets_torch
         if gets_torch:

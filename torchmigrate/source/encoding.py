@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
+from torchmigrate.base.system import syntax_tree
+
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # written by PowerShell's `>`; never Python source
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
 
@@ -130,7 +132,7 @@ def helper_class(utf8: bytes) -> tuple[str, int, int] | None:
     if not holds_class(utf8):
         return None
     try:
-        body = ast.parse(utf8).body
+        body = syntax_tree(utf8).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     source = Source(utf8)
@@ -234,7 +236,7 @@ def calls_python_2(raw: bytes) -> bool:
     if not any(name.encode() in raw for name in _BUILTINS_OF_2):
         return False
     try:
-        nodes = [*ast.walk(ast.parse(raw))]
+        nodes = [*ast.walk(syntax_tree(raw))]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
@@ -249,7 +251,7 @@ def is_python_2(raw: bytes) -> bool:
     if not _STATEMENT_OF_2.search(raw):
         return _MODULES_OF_2.search(raw) is not None
     try:
-        ast.parse(raw)
+        syntax_tree(raw)
     except SyntaxError as error:
         return PYTHON_2 in syntax_message(error)
     except (ValueError, RecursionError, MemoryError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import bisect
 import json
 import re
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.source import encoding
 from torchmigrate.source.edits import Edit
 from torchmigrate.source.encoding import Source
@@ -268,7 +268,7 @@ def masked(text: str) -> Masked:
     if not _parses(code):
         spans += _magics(raw, head)
         code = _mask_spans(raw, spans)
-        ast.parse(code)
+        syntax_tree(code)
     code, helper = encoding.helper_hidden(code)
     spans += [helper] if helper else []
     return Masked(code, tuple(spans), below, any(m[1] == b"timeit" for m in heads))
@@ -286,7 +286,7 @@ def _heads(raw: bytes) -> Iterator[re.Match[bytes]]:
 
 def _parses(raw: bytes) -> bool:
     try:
-        ast.parse(raw)
+        syntax_tree(raw)
     except SyntaxError:
         return False
     return True

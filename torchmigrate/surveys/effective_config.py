@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from collections import Counter
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from torchmigrate.base import file_io
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.base.text import UserError
 from torchmigrate.config import config_file
 from torchmigrate.config.keys import KEYS
@@ -321,7 +321,7 @@ def _read_text(path: Path, raw: bytes, rules: DispatchTable, is_text: bool) -> t
     if raw.startswith(HELPER_MARK):
         return "no: a helper that torchmigrate wrote", raw
     text = notebook.split(raw).source if path.suffix == ".ipynb" else encoding.decode(raw)
-    tree = ast.parse(text.utf8)
+    tree = syntax_tree(text.utf8)
     if suppressions.find(text, tree).skip_file:
         return _skipped_by_comment(text.utf8), text.utf8
     return "yes" if rules.has_work(raw) else "yes, and it holds nothing that a rule looks for", text.utf8

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+from torchmigrate.base.system import syntax_tree
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -105,7 +107,7 @@ def _child_fields(kind: type[ast.AST]) -> tuple[str, ...]:
 @lru_cache(maxsize=2_000)
 def tree_of(path: str, text: bytes) -> ast.Module:
     """Return the syntax tree of a file with this text, parsed once; nobody changes it. Raises what `ast.parse` does."""
-    return ast.parse(text)
+    return syntax_tree(text)
 
 
 def children(node: ast.AST) -> list[ast.AST]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from torchmigrate.base.system import expression_tree
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
@@ -1117,7 +1118,7 @@ def chains_in(test: ast.AST) -> list[tuple[ast.AST, str]]:
 
 @lru_cache(maxsize=1_000)
 def _target(chain: str) -> ast.expr:
-    return ast.parse(chain, mode="eval").body
+    return expression_tree(chain)
 
 
 def _both(first: dict[bool | None, Edits], second: dict[bool | None, Edits]) -> dict[bool | None, Edits]:

@@ -6,6 +6,7 @@ import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from torchmigrate.base.system import expression_tree
 from torchmigrate.syntax.resolver import SKIP_MARKS, blocks_of, last_name
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.libraries import RECORDS
@@ -1051,7 +1052,7 @@ def _none_of(test: ast.expr) -> ast.expr | None:
 @remembered
 def _loaded(target: ast.AST) -> ast.expr:
     """Return a target of an assignment as it is read."""
-    return ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
+    return ast.copy_location(expression_tree(ast.unparse(target)), target)
 
 
 def _names_cuda(name: str) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.torch_api.backends import having
 from torchmigrate.verify import migration
 from torchmigrate.verify.diagnosis import causes, failures
@@ -131,7 +132,7 @@ def _spans(node: ast.stmt, line: int) -> bool:
 
 def _tree(file: str) -> ast.Module:
     try:
-        return ast.parse("".join(linecache.getlines(file)))
+        return syntax_tree("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return ast.Module([], [])
 
@@ -179,7 +180,7 @@ def conditions_left(origins: migration.Origins, files: Iterable[str]) -> list[st
 def _conditions(path: Path) -> Iterator[ast.expr]:
     """Yield the tests about CUDA of statements and conditional expressions, and the flags that are set by one."""
     try:
-        module = ast.parse(path.read_bytes())
+        module = syntax_tree(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return
     for node in ast.walk(module):

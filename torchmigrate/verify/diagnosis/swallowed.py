@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from torchmigrate.base.system import syntax_tree
 from torchmigrate.verify.compare import shape
 from torchmigrate.verify.diagnosis.failures import first_line
 from torchmigrate.verify.migration import Origins
@@ -403,7 +404,7 @@ def _parse(source: bytes) -> ast.Module | None:
     """Return the tree of some code, or None. Runs are read by several threads, which Python 3.11 may mix up."""
     for _ in range(_TRIES):
         try:
-            return ast.parse(source)
+            return syntax_tree(source)
         except (SyntaxError, ValueError, RecursionError):
             return None
         except SystemError:  # "AST constructor recursion depth mismatch": two threads made trees at once

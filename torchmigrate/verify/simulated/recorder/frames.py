@@ -44,7 +44,7 @@ def tree(file: str) -> ast.Module | None:
     try:
         lines = linecache.getlines(file)
         return ast.parse("".join(lines)) if lines else None
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, SystemError):  # the last: python/cpython#106905, in threads
         return None
 
 
