@@ -12,7 +12,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Span
 from torchmigrate.syntax.resolver import SKIP_MARKS, chain_of, ends_program, last_name, leaves_block, skips_test
-from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope
+from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, given_defaults
 from torchmigrate.torch_api.backends import COLLECTIVES, having, types_of
 
 Branch = ast.If | ast.While | ast.IfExp
@@ -303,11 +303,7 @@ def _defaults(module: SemanticModel, node: ast.AST) -> Iterator[tuple[str, ast.e
             for value in (k.value for k in keywords if k.arg == "default"):
                 yield from ((name.lstrip("-").replace("-", "_"), value) for name in names if name.startswith("-"))
         case ast.arguments():
-            positional = [*node.posonlyargs, *node.args]
-            pairs: list[tuple[ast.arg, ast.expr | None]] = []
-            pairs += zip(reversed(positional), reversed(node.defaults), strict=False)
-            pairs += zip(node.kwonlyargs, node.kw_defaults, strict=True)
-            yield from ((parameter.arg, value) for parameter, value in pairs if value is not None)
+            yield from ((parameter.arg, value) for parameter, value in given_defaults(node))
         case ast.AnnAssign(target, value=ast.expr() as value) | ast.Assign([target], value):
             if isinstance(module.parent(node), (ast.ClassDef, ast.Module)):
                 yield last_name(target), value

@@ -12,7 +12,7 @@ from torchmigrate.semantic.device_expr import is_cpu
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import calls_by_name
 from torchmigrate.syntax.resolver import argument_of, last_name
-from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, own_nodes
+from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, given_defaults, own_nodes
 from torchmigrate.torch_api.libraries import ENVIRONMENTS
 from torchmigrate.torch_api.names import DOUBLES, NUMPY_FILLED, NUMPY_OF_NUMBERS, NUMPY_RANDOM
 
@@ -176,7 +176,7 @@ class Values:
                 return self.module.resolve(node, self.scope) in ("numpy.pi", "math.pi")
             case ast.Name(name):
                 scope, bindings = self.scope.find(name) or (self.scope, [])
-                values = [b.value or _default(scope.node, b.node) for b in bindings]
+                values = [b.value or default_of(scope.node, b.node) for b in bindings]
                 return bool(values) and all(v is not None and _is_written(v) for v in values)
         return _is_written(node)
 
@@ -190,15 +190,12 @@ class Values:
         return not any(isinstance(n.ctx, ast.Load) and first <= n.lineno < statement.lineno for n in names)
 
 
-def _default(function: ast.AST, parameter: ast.AST) -> ast.expr | None:
+def default_of(function: ast.AST, parameter: ast.AST) -> ast.expr | None:
+    """Return a parameter's default, or None."""
     args = getattr(function, "args", None)
     if not isinstance(args, ast.arguments):
         return None
-    pairs = [
-        *zip(reversed([*args.posonlyargs, *args.args]), reversed(args.defaults), strict=False),
-        *zip(args.kwonlyargs, args.kw_defaults, strict=True),
-    ]
-    return next((value for place, value in pairs if place is parameter), None)
+    return next((value for place, value in given_defaults(args) if place is parameter), None)
 
 
 def is_annotation(module: SemanticModel, node: ast.AST) -> bool:
@@ -264,7 +261,7 @@ def is_size(module: SemanticModel, node: ast.expr, deep: int = 3) -> bool:
                 return False
             scope, bindings = found
             untold = [binding for binding in bindings if not _is_told_int(binding.node)]
-            values = [binding.value or _default(scope.node, binding.node) for binding in untold]
+            values = [binding.value or default_of(scope.node, binding.node) for binding in untold]
             return bool(bindings) and all(v is not None and is_size(module, v, deep - 1) for v in values)
     return False
 

@@ -34,7 +34,7 @@ from torchmigrate.semantic.receiver import Kind, receiver_kind
 from torchmigrate.source import encoding, notebook
 from torchmigrate.source.encoding import HELPER_MARK
 from torchmigrate.syntax.resolver import literal_getattr
-from torchmigrate.syntax.scope import Scope
+from torchmigrate.syntax.scope import Scope, parameter_of
 from torchmigrate.torch_api.backends import COLUMNS, having, types_of
 from torchmigrate.torch_api.names import ALIASES, canonical
 
@@ -471,19 +471,11 @@ class Uses(Visitor):
             case ast.Assign(targets=[target]) | ast.AnnAssign(target) | ast.NamedExpr(target):
                 return DEVICE_NAME.search(getattr(target, "id", getattr(target, "attr", ""))) is not None
             case ast.arguments():
-                return DEVICE_NAME.search(_parameter_of(up, outer)) is not None
+                return DEVICE_NAME.search(parameter_of(up, outer)) is not None
         return False
 
     def _is_constructor(self, call: ast.AST | None, scope: Scope) -> bool:
         return isinstance(call, ast.Call) and self.module.resolve(call.func, scope) == "torch.device"
-
-
-def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str:
-    """Return the name of the parameter that has this default."""
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [*zip(reversed(positional), reversed(arguments.defaults), strict=False)]
-    pairs += [(arg, value) for arg, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value]
-    return next((arg.arg for arg, value in pairs if value is default), "")
 
 
 @dataclass(frozen=True, slots=True)

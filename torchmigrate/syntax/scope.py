@@ -104,6 +104,20 @@ def _child_fields(kind: type[ast.AST]) -> tuple[str, ...]:
     return _CHILD_FIELDS[kind]
 
 
+def given_defaults(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr]]:
+    """Yield the parameters that have a default, each with it."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    yield from zip(reversed(positional), reversed(arguments.defaults), strict=False)
+    for parameter, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if value is not None:
+            yield parameter, value
+
+
+def parameter_of(arguments: ast.arguments, default: ast.AST) -> str:
+    """Return the name of the parameter that has this default, or an empty text."""
+    return next((parameter.arg for parameter, value in given_defaults(arguments) if value is default), "")
+
+
 @lru_cache(maxsize=2_000)
 def tree_of(path: str, text: bytes) -> ast.Module:
     """Return the syntax tree of a file with this text, parsed once; nobody changes it. Raises what `ast.parse` does."""

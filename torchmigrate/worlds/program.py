@@ -15,7 +15,7 @@ from torchmigrate.project.import_graph import ImportIndex
 from torchmigrate.source import encoding, notebook
 from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax import resolver
-from torchmigrate.syntax.scope import FUNCTIONS, children, tree_of, walk
+from torchmigrate.syntax.scope import FUNCTIONS, children, given_defaults, tree_of, walk
 
 Edits = frozenset[int]  # numbers of edits
 NONE: Edits = frozenset()
@@ -62,9 +62,7 @@ def parameters_of(args: ast.AST) -> list[str]:
 def defaults_of(args: ast.AST) -> dict[str, ast.expr]:
     """Return the defaults of the parameters that have one, by name."""
     assert isinstance(args, ast.arguments)
-    names = [a.arg for a in (*args.posonlyargs, *args.args)]
-    found = dict(zip(reversed(names), reversed(args.defaults), strict=False))
-    return found | {a.arg: d for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None}
+    return {parameter.arg: value for parameter, value in given_defaults(args)}
 
 
 def is_setter(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

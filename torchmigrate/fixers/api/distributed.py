@@ -35,7 +35,7 @@ from torchmigrate.semantic.references import (
 )
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import argument_of, chain_of, last_name, leaves_block
-from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, function_scope
+from torchmigrate.syntax.scope import FUNCTIONS, Function, Scope, function_scope, given_defaults, parameter_of
 from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER, having
 from torchmigrate.torch_api.names import STARTS_GROUP
 
@@ -390,7 +390,7 @@ def _given_or_asked(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
             yield from _compared(context, up)
         case ast.List() | ast.Tuple() | ast.Set() if plain:
             yield from _listed(context, node, up)
-        case ast.arguments() if _BACKEND.search(_parameter(up, outer)):
+        case ast.arguments() if _BACKEND.search(parameter_of(up, outer)):
             if _settled(context, up, outer):
                 yield context.left("the helper is given it, and answers for this machine")
             else:
@@ -625,19 +625,12 @@ def _last_of(node: ast.expr) -> str:
     return _last(node) if isinstance(node, ast.Call) else ""
 
 
-def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
-    positional = [*arguments.posonlyargs, *arguments.args]
-    named = [*zip(reversed(positional), reversed(arguments.defaults), strict=False)]
-    named += zip(arguments.kwonlyargs, (d or ast.Constant(None) for d in arguments.kw_defaults), strict=True)
-    return next((a.arg for a, value in named if value is default), "")
-
-
 def _settled(context: RuleContext, parameters: ast.arguments, default: ast.AST) -> bool:
     """Return whether this file hands the parameter to the helper, or to what `_handed_on` rewrites."""
     owner = context.module.parent(parameters)
     if not isinstance(owner, (*FUNCTIONS, ast.Lambda)):
         return False
-    return _comes_to_start(context, owner, _parameter(parameters, default))
+    return _comes_to_start(context, owner, parameter_of(parameters, default))
 
 
 def _comes_to_start(context: RuleContext, function: Function | ast.Lambda, name: str) -> bool:
@@ -692,7 +685,7 @@ def _passes_nccl(module: SemanticModel) -> bool:
             case ast.Tuple(elts=items):
                 pass
             case ast.arguments():
-                items = [d for d in (*node.defaults, *node.kw_defaults) if d and _BACKEND.search(_parameter(node, d))]
+                items = [value for parameter, value in given_defaults(node) if _BACKEND.search(parameter.arg)]
             case _:
                 continue
         if any(isinstance(item, ast.Constant) and item.value in _NCCL for item in items):
@@ -711,8 +704,7 @@ def _handed_on(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
     found = context.scope.find(value.id)
     owner = found[0].node if found and len(found[1]) == 1 else None
     if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        defaults = [*owner.args.defaults, *owner.args.kw_defaults]
-        mine = [d for d in defaults if d is not None and _parameter(owner.args, d) == value.id]
+        mine = [default for parameter, default in given_defaults(owner.args) if parameter.arg == value.id]
         nccl = any(isinstance(d, ast.Constant) and d.value in _NCCL for d in mine)
         if nccl or (not mine and _passes_nccl(context.module)):
             yield context.replace(value, f"accel.dist_backend({value.id})")

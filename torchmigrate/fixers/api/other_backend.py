@@ -19,7 +19,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers_in, spelled, strings_in
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.syntax.resolver import leaves_block
-from torchmigrate.syntax.scope import FUNCTIONS
+from torchmigrate.syntax.scope import FUNCTIONS, given_defaults
 from torchmigrate.torch_api.backends import OTHERS, TITLES
 from torchmigrate.torch_api.names import BACKEND
 
@@ -226,9 +226,8 @@ def _place(context: RuleContext, node: ast.AST, up: ast.AST | None) -> str:
         case ast.keyword("default") if _names(context.module, context.module.statement(up), _DEVICE):
             return "default"
         case ast.arguments():
-            named = zip(reversed([*up.posonlyargs, *up.args]), reversed(up.defaults), strict=False)
-            pairs = [*named, *zip(up.kwonlyargs, up.kw_defaults, strict=True)]
-            return "default" if any(v is node and DEVICE_NAME.search(a.arg) for a, v in pairs) else ""
+            is_device = any(v is node and DEVICE_NAME.search(a.arg) for a, v in given_defaults(up))
+            return "default" if is_device else ""
         case ast.Assign([ast.Name(name) | ast.Attribute(_, name)]) if DEVICE_NAME.search(name):
             return "text"
     return ""

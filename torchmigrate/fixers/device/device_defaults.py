@@ -14,7 +14,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import identifiers, identifiers_in, mentions, spell, spelled, strings_in, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name
-from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line
+from torchmigrate.syntax.scope import FUNCTIONS, Function, first_line, parameter_of
 from torchmigrate.torch_api.backends import types_of
 
 _AT_IMPORT = "it would ask for the device when the module is imported, which breaks fork and freezes the choice"
@@ -132,11 +132,11 @@ def parameter_default(
     A default that is `typed` is a `torch.device`.
     """
     function = context.module.parent(arguments)
-    name = _parameter_of(arguments, outer)
-    if name is not None and outer is not whole:
+    name = parameter_of(arguments, outer)
+    if name and outer is not whole:
         if _asks_already(context, whole):
             yield context.replace(whole, device.as_type)
-    elif not isinstance(function, FUNCTIONS) or name is None:
+    elif not isinstance(function, FUNCTIONS) or not name:
         yield context.note("a lambda's default names CUDA; it cannot be made lazy in place")
     elif not _is_device_name(name) and (function.name, name) in _choosing_by_words(context.module):
         yield context.left(f"`{name}` chooses by words of which some name no device")
@@ -196,7 +196,7 @@ def is_closed(module: SemanticModel, up: ast.AST | None, value: ast.AST) -> bool
         case ast.AnnAssign(annotation=annotation):
             found: ast.expr | None = annotation
         case ast.arguments():
-            found = _annotation(up, _parameter_of(up, value) or "")
+            found = _annotation(up, parameter_of(up, value))
         case _:
             return False
     literals = (n for n in ast.walk(found) if isinstance(n, ast.Subscript)) if found is not None else ()
@@ -207,15 +207,6 @@ def is_closed(module: SemanticModel, up: ast.AST | None, value: ast.AST) -> bool
 
 def _annotation(arguments: ast.arguments, name: str) -> ast.expr | None:
     return next((n.annotation for n in ast.walk(arguments) if isinstance(n, ast.arg) and n.arg == name), None)
-
-
-def _parameter_of(arguments: ast.arguments, default: ast.AST) -> str | None:
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [
-        *zip(reversed(positional), reversed(arguments.defaults), strict=False),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
-    return next((arg.arg for arg, value in pairs if value is default), None)
 
 
 def _lazy(context: RuleContext, function: Function, whole: ast.AST, name: str, device: Device, typed: bool) -> Finding:

@@ -37,7 +37,7 @@ from torchmigrate.semantic.receiver import attribute_values, class_definition
 from torchmigrate.semantic.references import helper_function, identifiers_in, reads_of, spell, spelled, words_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leading_chain
-from torchmigrate.syntax.scope import FUNCTIONS, Function
+from torchmigrate.syntax.scope import FUNCTIONS, Function, given_defaults
 from torchmigrate.torch_api.backends import having
 from torchmigrate.torch_api.libraries import FOREIGN
 from torchmigrate.torch_api.names import DEVICE_ARGUMENT
@@ -824,9 +824,7 @@ def _taken_as_device(node: ast.AST) -> list[ast.expr]:
         case ast.Assign(targets, value) if any(_TAKER.search(last_name(target)) for target in targets):
             return [value]
         case ast.arguments():
-            positional = zip(reversed([*node.posonlyargs, *node.args]), reversed(node.defaults), strict=False)
-            pairs = [*positional, *zip(node.kwonlyargs, node.kw_defaults, strict=True)]
-            return [value for arg, value in pairs if value is not None and _TAKER.search(arg.arg)]
+            return [value for parameter, value in given_defaults(node) if _TAKER.search(parameter.arg)]
     return []
 
 
@@ -865,7 +863,7 @@ def _kept(module: SemanticModel) -> set[str]:
     values = [v for s in module.scopes.statements if isinstance(s, (ast.Assign, ast.AnnAssign)) and (v := s.value)]
     for node in module.nodes:
         if isinstance(node, ast.arguments):
-            values += [*node.defaults, *(v for v in node.kw_defaults if v is not None)]
+            values += [default for _, default in given_defaults(node)]
         elif isinstance(node, ast.keyword):
             values.append(node.value)
         elif isinstance(node, ast.Call) and last_name(node.func) not in _TELLING:
