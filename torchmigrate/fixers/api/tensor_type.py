@@ -26,7 +26,15 @@ from torchmigrate.semantic.references import (
     spell,
     spelled,
 )
-from torchmigrate.semantic.values import given_before, given_for, is_annotation, is_size, is_used_as_tensor, type_test
+from torchmigrate.semantic.values import (
+    default_of,
+    given_before,
+    given_for,
+    is_annotation,
+    is_size,
+    is_used_as_tensor,
+    type_test,
+)
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Scope
@@ -454,6 +462,8 @@ def _sources(module: SemanticModel, node: ast.expr, scope: Scope) -> Iterator[tu
         if binding.value is not None:
             yield binding.value, home
         elif isinstance(binding.node, ast.arg) and isinstance(home.node, FUNCTIONS):
+            if (default := default_of(home.node, binding.node)) is not None:
+                yield default, module.scope(home.node)
             for call, where in calls_by_name(module).get(home.node.name, ()):
                 if (given := given_for(call, home.node, binding.node.arg)) is not None:
                     yield given, where
