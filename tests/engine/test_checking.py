@@ -1968,3 +1968,46 @@ def test_a_tensor_that_is_not_followed_gives_its_place(tmp_path: Path) -> None:
     assert isinstance(found, Changed)
     assert b"device = tensor.device" in found.after
     assert b"device = accel.device()" in found.after
+
+
+STREAM = """import contextlib
+{imported}import torch
+class Model:
+    def __init__(self, net):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        {handed}
+        self.net = net.to(self.device)
+        self.context = contextlib.nullcontext()
+        if torch.cuda.is_available():
+            self.context = torch.cuda.stream(torch.cuda.Stream({given}self.device))
+Model(torch.nn.Linear(2, 2))
+"""
+
+
+@pytest.mark.parametrize("given", ["", "device="])
+@pytest.mark.parametrize(
+    ("imported", "handed", "changes"),
+    [("import ctranslate2\n", 'ctranslate2.Translator("x", device=self.device.type)', False), ("", "pass", True)],
+    ids=["stays", "moves"],
+)
+def test_a_stream_of_a_device_stays_with_it(
+    tmp_path: Path, given: str, imported: str, handed: str, changes: bool
+) -> None:
+    """Found in CosyVoice: XPU's stream refuses the CPU, where a device had stayed and the test before it changed."""
+    text = STREAM.format(imported=imported, handed=handed, given=given)
+    found = planned(write_tree(tmp_path, {"model.py": text}))["model.py"]
+    assert isinstance(found, Changed) is changes
+    if changes:
+        assert b"accel.stream(accel.Stream(" in found.after
+    else:
+        assert any("a stream of the CPU would be reached on" in f.message for f in found.findings)
+
+
+@pytest.mark.parametrize(("use", "changes"), [("x.type(FLOAT)", False), ("FLOAT(x)", True)])
+def test_a_tensor_type_that_another_file_casts_to_stays(tmp_path: Path, use: str, changes: bool) -> None:
+    """Found in pytorch-ddpg: `x.type` refuses what the helper has in place of CUDA's type on MPS, XPU and NPU."""
+    types = "import torch\nFLOAT = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n"
+    uses = f"from types_here import FLOAT\ndef made(x):\n    return {use}\n"
+    found = planned(write_tree(tmp_path, {"types_here.py": types, "use.py": uses}))["types_here.py"]
+    assert isinstance(found, Changed) is changes
+    assert changes or any("use.py, line 3: `.type` of a type" in f.message for f in found.findings)

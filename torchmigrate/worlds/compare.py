@@ -356,6 +356,8 @@ def _deaths(
     A size that is no multiple of the number of accelerators is refused wherever there are several.
     """
     past = [*_behind_deaths(old, new), *_other_branches(old, new)]
+    dead = [place for place, wanted in old.beside if _only_dies(old, place, Const(wanted, bool))]
+    after = [(place, new.entries[home].span[1]) for place in dead if (home := new.home(place)) is not None]
     for kind in (DEATH, DEVICE, KEPT):
         for place, value in new.of(kind):
             if world.kind == "cuda" or (kind != DEATH and not is_cuda(value)):
@@ -370,6 +372,8 @@ def _deaths(
                 continue
             if (before is None or not is_cuda(before)) and _is_in_any(place, past):
                 continue
+            if _is_only_asked_for(value, new.get(SURE, place)) and _is_in_any(place, after):
+                continue  # the same users died before
             if before is not None and Unknown() in before and Unknown("other") in value:
                 continue  # a test told apart what is not known either way
             edits = new.edits(kind, place)
@@ -423,6 +427,12 @@ def _other_branches(old: Observations, new: Observations) -> Iterator[tuple[Plac
         outcome, now = Const(wanted, bool), new.get(BRANCH, (path, at))
         if now is not None and outcome not in now and _only_dies(old, (path, at), outcome):
             yield (path, start), end
+
+
+def _is_only_asked_for(value: Value, sure: Value | None) -> bool:
+    """Return whether a device position gets CUDA only where a user asks; `sure` is what the program gives."""
+    cuda = [atom for atom in value if isinstance(atom, Device) and atom.type == "cuda"]
+    return sure is not None and not any(atom in sure or value.atoms[atom] for atom in cuda)
 
 
 def _only_assumed(old: Observations, new: Observations) -> Iterator[tuple[set[Key], set[Key]]]:
@@ -535,8 +545,10 @@ def _own_devices(world: World, old: Observations, new: Observations) -> Iterator
         chosen = _types(before)
         if value is None or chosen.isdisjoint(_LADDER):
             continue
-        now = _types(value)
-        differs = now != chosen or _gets_index(before, value)
+        if (sure := old.get(SURE, place)) is not None and not _types(sure):
+            differs = any(atom not in value for atom in before)  # a user chooses here, and gets all as before
+        else:
+            differs = _types(value) != chosen or _gets_index(before, value)
         if differs and "cuda" not in chosen and (edits := new.edits(DEVICE, place)):
             yield Fault(edits, world, place, f"the project chooses {_listed(chosen)} itself here on {world.title}")
 

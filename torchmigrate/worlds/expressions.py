@@ -770,6 +770,8 @@ class Expressions(External):
     ) -> State | None:
         """Return the state in which a chain is only what lets a test come out as wanted."""
         taken = [answer for answer in answers if answer[2] in (wanted, None)]
+        if _naming_outcome(test) is wanted and any(answer[2] is wanted for answer in taken):
+            taken = [answer for answer in taken if answer[0] != Unknown("other")]  # it is one of those that are named
         if not taken:
             return None
         own = state.env.get(name, NOTHING).atoms  # an edit that only reads the variable changes nothing in it
@@ -1183,6 +1185,17 @@ def _asks_for_cuda(op: ast.cmpop, left: tuple[ast.AST, Atom], right: tuple[ast.A
         if any(_is_typename(node) and values.is_type_of_cuda(other) for node, _, other in sides):
             return True
     return any(atom == Unknown("tensor") and is_place(node) and _names_cuda(other) for node, atom, other in sides)
+
+
+@remembered
+def _naming_outcome(test: ast.AST) -> bool | None:
+    """Return how a test comes out that says which device it was asked about, as `"cuda" in device` does, or None."""
+    match test:
+        case ast.Compare(ops=[ast.Eq() | ast.In()]) | ast.Call(ast.Attribute(attr="startswith")):
+            return True
+        case ast.Compare(ops=[ast.NotEq() | ast.NotIn()]):
+            return False
+    return None
 
 
 @remembered

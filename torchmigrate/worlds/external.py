@@ -71,6 +71,7 @@ METHOD = "torch.Tensor."  # before the name of a method of a tensor or module th
 MOVING = ("to", "cuda", "cpu", "to_empty")
 _NO_METHODS = frozenset(types_of("accelerator")) - {"cuda", "cpu", "xpu"}  # devices that tensors have no method for
 _KEEPING = ("load", "set_default_device")  # they take a device that is not there
+_STREAMS = ("Stream", "current_stream", "default_stream")  # of the helper, which hands the backend the device
 _MAKING = ("torch.device", "torch.accelerator.current_accelerator")  # they make a device, and use none
 _DEVICE_WORDS = ("device", "map_location", "device_type")
 
@@ -171,10 +172,8 @@ class External(ABC):
         if name == STARTS_GROUP or name.endswith(".init_process_group"):
             backend = call.named.get("backend", call.argument(0, UNKNOWN))
             self.write(("backend",), backend.of(call.state.path))
-            if (lost := backend.only([Const("nccl", str)])) and not self.ask(World.is_cuda):
-                if len(lost) == len(backend):
-                    self.die('"nccl"', call, lost)
-                self.seen.add(DEATH, self.place(call.node, call.frame), lost, call.state.path, '"nccl"')
+            if not self.ask(World.is_cuda):
+                self._refuse('"nccl"', Const("nccl", str), backend, call)
             return UNKNOWN
         return self.hand_over(name, call)
 
@@ -324,6 +323,13 @@ class External(ABC):
         self._note(DEATH, call, value or const(what), what)
         raise Died(self.place(call.node, call.frame))
 
+    def _refuse(self, what: str, lost: Atom, given: Value, call: Call) -> None:
+        """Note that a call dies of one thing that it is given. Raises Dead if it is given nothing else."""
+        if lost in given and len(given) == 1:
+            self.die(what, call, given)
+        elif lost in given:
+            self.seen.add(DEATH, self.place(call.node, call.frame), given.only([lost]), call.state.path, what)
+
     def _end(self, call: Call) -> NoReturn:
         self._note(REFUSAL, call, const(True), ast.unparse(call.node))
         raise Dead
@@ -410,8 +416,14 @@ class External(ABC):
             wanted = call.argument(0, const("nccl"))
             own = self.ask(World.backend)
             return join(*(const(own, e) if a == Const("nccl", str) else one(a, e) for a, e in wanted.atoms.items()))
+        if name in _STREAMS and self.ask(World.kind_or, "cuda") != "cuda":
+            device = call.named.get("device", call.argument(0, NOTHING))
+            if _is_cpu(device):
+                self.die("a stream of the CPU", call, device)
         if name == "get_device_capability" and not self.ask(World.is_cuda):
             return one(Items((const(0), const(0))))
+        if name == "tensor_type" and self.ask(World.kind_or, "cuda") != "cuda":
+            return one(_OWN_TYPE)
         return TENSOR if name in ("data_parallel", "convert_sync_batchnorm") else UNKNOWN
 
     def _helper_device(self, call: Call) -> Value:
@@ -673,6 +685,8 @@ class External(ABC):
             return TENSOR
         if name in ADDS:
             self.keeps(call)
+        if name == "type":
+            self._refuse("`.type` of a type that torch lacks", _OWN_TYPE, call.argument(0, NOTHING), call)
         if name in ("type", "cpu"):
             return TENSOR if name == "type" or not call.args else UNKNOWN
         if name == "add_argument":
@@ -705,6 +719,15 @@ class External(ABC):
         self.seen.has_new_defaults |= bool(named.get("default", NOTHING).edits)
         self.write(("option", str(name[0])), value)
         self.parsing.setdefault(str(name[0]), set()).add(path)
+
+
+# what `accel.tensor_type` returns off CUDA: it makes tensors, and `x.type` refuses it
+_OWN_TYPE = Named("accel.own_tensor_type")
+
+
+def _is_cpu(value: Value) -> bool:
+    """Return whether a value is the CPU whatever comes."""
+    return bool(value) and all((device := device_of(atom)) is not None and device.type == "cpu" for atom in value)
 
 
 def _parsed(atom: Atom) -> Value:
