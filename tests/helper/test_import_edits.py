@@ -517,3 +517,32 @@ def test_an_import_goes_where_isort_would_put_it(tmp_path: Path) -> None:
     done = texts_after(tmp_path)
     assert done["short.py"].startswith("import torch\n\nimport accel\n\nx")
     assert done["pkg/sub.py"].startswith(f"{HEAD}import torch\n\nfrom . import accel, zoo\n")
+
+
+PROJECT = "[project]\nname = 'tts'\nversion = '1'\n[build-system]\nrequires = ['setuptools']\n"
+BELOW_A_PATH = """import sys
+
+sys.path.append("third_party")
+
+import numpy as np
+import torch
+
+{first}from tts.model import CFM
+from tts.utils import convert
+
+torch.cuda.empty_cache()
+"""
+
+
+@pytest.mark.parametrize(
+    "first", ["", "sys.path.insert(0, 'src')\n"], ids=["in order", "behind another edit of the path"]
+)
+def test_the_import_stands_right_above_the_first_one_that_proves_the_path(tmp_path: Path, first: str) -> None:
+    """Found in F5-TTS, whose pre-commit hook checks the order of imports."""
+    tree = {"pyproject.toml": PROJECT, "src/tts/__init__.py": "", "src/tts/model.py": "CFM = 1\n"}
+    tree |= {"src/tts/utils.py": "convert = 1\n", "src/tts/infer.py": BELOW_A_PATH.format(first=first)}
+    after = texts_after(write_tree(tmp_path, tree))["src/tts/infer.py"]
+    if first:
+        assert after.index(first) < after.index("from tts import accel\n")
+    else:
+        assert "\n\nfrom tts import accel\nfrom tts.model import CFM\n" in after

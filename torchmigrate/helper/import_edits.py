@@ -583,12 +583,19 @@ def with_import(module: SemanticModel, statement: str, torch: bool = False, root
         edit = edit or beside_kin(module, statement, last, folder)
     edit = edit or insertion(module, statements, first_use)
     proof = import_below_path_edit(module, root) if statement in statements else None
-    if proof is not None and edit.start <= module.span(proof)[0] and first_use > module.span(proof)[1]:
+    if proof is not None and _stands_above(module, edit, proof) and first_use > module.span(proof)[1]:
         last = proof.body[-1] if isinstance(proof, ast.With) else None
         inside = _after_import(module, last, statement) if last and _is_import(last) and not torch else None
         edit = inside or insertion(module, statements, first_use, after=proof)
     syntax_tree(compose(module.source.utf8, [edit]).decode())
     return (edit,)
+
+
+def _stands_above(module: SemanticModel, edit: Edit, proof: ast.stmt) -> bool:
+    """Return whether an import would stand above what proves the path; right before another import it is as good."""
+    start = module.span(proof)[0]
+    is_next = _is_import(proof) and not module.source.utf8[edit.start : start].strip()
+    return edit.start <= start and not is_next
 
 
 def with_class(path: Path, text: Source, code: str, facts: ProjectContext) -> bytes:
