@@ -167,7 +167,7 @@ def test_a_device_behind_a_test_of_another_file_goes_with_the_test(tmp_path: Pat
     assert isinstance(found["flags.py"], Unchanged) is bool(more)
     assert isinstance(found["main.py"], Unchanged) is bool(more)
     told = [f.message for f in found["main.py"].findings if f.status is Status.LEFT]
-    assert any("line 5: a test that stays lets only CUDA come here" in t for t in told) is bool(more)
+    assert any("line 5: only CUDA comes here, as what leads here stays" in t for t in told) is bool(more)
 
 
 SPREAD = """import torch

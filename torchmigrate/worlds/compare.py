@@ -189,7 +189,7 @@ def _defaults(seen: Observations, original: Original) -> Iterator[Key]:
             yield from ((DEVICE, original.begun[edit]) for edit in value.edits)
 
 
-_ALONE = {DEVICE: "a test that stays lets only CUDA come here", BOUND: "this runs on CUDA alone"}
+_ALONE = {DEVICE: "only CUDA comes here, as what leads here stays", BOUND: "this runs on CUDA alone"}
 
 
 def _needless(new: Mapping[World, Observations], running: Edits, knows_others: bool) -> Iterator[Fault]:

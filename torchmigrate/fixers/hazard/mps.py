@@ -39,6 +39,8 @@ def float64(context: RuleContext) -> Iterator[Finding]:
     if isinstance(context.ref, ast.Call):
         if _is_told_float(context, context.ref) and moved(context.module, context.ref):
             yield context.note()
+        elif _adapts_its_steps(context, context.ref):
+            yield context.note(_OF_SOLVERS)
     elif last_name(context.ref) in _HELD:
         doubles, path = context.module.facts.doubles, str(context.module.path)
         if any(doubles.is_held_as_double(each, path) for each in _held(context, _HELD[last_name(context.ref)])):
@@ -66,6 +68,22 @@ def float64(context: RuleContext) -> Iterator[Finding]:
         yield context.note()
     elif (line := _line_of_alias(context)) is not None:
         yield context.note(_BY_NAME.format(line))
+
+
+# torchdiffeq's solvers that choose their steps; dopri5 is its default (torchdiffeq/_impl/odeint.py and rk_common.py)
+_ADAPTIVE = ("dopri5", "dopri8", "tsit5", "bosh3", "fehlberg2", "adaptive_heun")
+
+
+def _adapts_its_steps(context: RuleContext, call: ast.Call) -> bool:
+    """Return whether a call may choose an adaptive solver of torchdiffeq, which is not told another dtype."""
+    if not (context.module.resolve(call.func) or "").startswith("torchdiffeq.odeint"):
+        return False
+    method, options = argument_of(call, "method", 5), argument_of(call, "options", 6)
+    keys = options.keys if isinstance(options, ast.Dict) else []
+    state = argument_of(call, "y0", 1)
+    is_there = state is not None and not on_cpu(context.module, state, context.scope)
+    is_fixed = isinstance(method, ast.Constant) and method.value not in (*_ADAPTIVE, None)
+    return is_there and not is_fixed and not any(_is(key, "dtype") for key in keys)
 
 
 def _is_told_float(context: RuleContext, call: ast.Call) -> bool:
@@ -111,6 +129,10 @@ def _says_double(made: ast.expr) -> bool:
     return is_cast or any(keyword.arg == "dtype" for keyword in made.keywords)
 
 
+_OF_SOLVERS = (
+    "torchdiffeq's adaptive solvers, of which dopri5 is the default, keep their times in float64 on the device of the "
+    'state, and MPS has none: give `options={"dtype": torch.float32}`, or a method with fixed steps'
+)
 _OF_NUMPY = (
     "line {} hands over a result of NumPy's, which is float64 if one of its numbers is; MPS has no float64, "
     "so that this raises there: `.float()` before the move"
