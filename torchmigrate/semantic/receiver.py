@@ -1,9 +1,10 @@
-"""Receiver type inference: in `x.cuda()`, x is torch's, a storage, or of a project's class with a `cuda()`."""
+"""Receiver type inference: in `x.cuda()`, x is torch's, a storage, or of a class that has a `cuda()` of its own."""
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from functools import lru_cache
@@ -20,11 +21,15 @@ Seen = set[object]  # names, attributes and functions that were followed already
 
 
 class Kind(Enum):
-    """The kinds of receiver; MAYBE_USER may be an object of a class with a `cuda()` of its own."""
+    """The kinds of receiver; MAYBE_USER may be an object of a class with a `cuda()` of its own.
+
+    FOREIGN is of a class of another library, and nothing in the file shows that it is a module or a tensor.
+    """
 
     TORCH = auto()
     USER = auto()
     MAYBE_USER = auto()
+    FOREIGN = auto()
     STORAGE = auto()
     UNKNOWN = auto()
 
@@ -44,6 +49,8 @@ def receiver_kind(module: SemanticModel, node: ast.expr, scope: Scope) -> Kind:
         kinds = _kinds_of_name(module, node.id, home[0])
     else:
         kinds = _followed(module, [(node, scope)], set())
+    if kinds == {Kind.FOREIGN} and not _used_as_torchs(module).isdisjoint(_names_of(module, node)):
+        return Kind.TORCH
     if len(kinds) == 1 and Kind.UNKNOWN not in kinds:
         return next(iter(kinds))
     if Kind.USER in kinds:
@@ -256,6 +263,8 @@ def _kinds(module: SemanticModel, node: ast.expr, scope: Scope, seen: Seen) -> I
             yield orelse, scope
         case ast.NamedExpr(_, value):
             yield value, scope
+        case ast.Constant(None):
+            return  # `self.net = None` says nothing
         case _:
             yield Kind.UNKNOWN
 
@@ -390,12 +399,49 @@ def _call(module: SemanticModel, node: ast.Call, scope: Scope, seen: Seen) -> It
         yield Kind.USER if _has_user_base(module, scope) else foreign
     elif last and (kind := _made(module, node, scope)) is not Kind.UNKNOWN:
         yield kind
+    elif last[:1].isupper() and _is_foreign(module, name):
+        yield Kind.FOREIGN
     elif last[:1].isupper() or (isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR):
         yield Kind.TORCH
     elif function := _function(module, node.func, scope):
         yield from returned_values(module).get(function, []) if _is_new(function, seen) else ()
     else:
         yield Kind.UNKNOWN
+
+
+def _is_foreign(module: SemanticModel, name: str) -> bool:
+    """Return whether a class is of a library that is neither the project's nor known to be built on torch.
+
+    What is named for parallel work, as `mmcv.parallel.MMDataParallel`, is a module around another.
+    """
+    dotted = tuple(name.split("."))
+    known = dotted[0] in module.facts.built_on_torch or dotted[0] in sys.stdlib_module_names
+    if len(dotted) == 1 or known or name.endswith("Parallel"):
+        return False
+    index, path = module.facts.index, str(module.path)
+    return not any(index.locate(path, 0, part) for part in (dotted[:1], dotted[:-1]))
+
+
+def _names_of(module: SemanticModel, node: ast.expr) -> set[str]:
+    """Return the names under which a file uses a receiver: its own, or those that it is assigned to as it is moved."""
+    statement = module.statement(node)
+    targets = statement.targets if isinstance(statement, ast.Assign) else ()
+    return {name for each in (node, *targets) if (name := chain_of(each))}
+
+
+@query
+def _used_as_torchs(module: SemanticModel) -> frozenset[str]:
+    """Return the names that a file calls, or asks for what modules and tensors have: `net.parameters()`."""
+    called = (chain_of(node.func) for node in module.nodes if isinstance(node, ast.Call))
+    asked = (chain_of(n.value) for n in module.nodes if isinstance(n, ast.Attribute) and n.attr in _OF_TORCH)
+    return frozenset(name for name in (*called, *asked) if name)
+
+
+# what modules and tensors have, and few others
+_OF_TORCH = {
+    "parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad", "train", "eval", "requires_grad_",
+    "requires_grad", "modules", "backward", "detach", "to", "half", "float", "double", "size", "shape", "data",
+}  # fmt: skip
 
 
 def _function(module: SemanticModel, called: ast.expr, scope: Scope) -> Function | None:

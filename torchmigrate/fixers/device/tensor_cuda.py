@@ -44,6 +44,9 @@ def tensor_cuda(context: RuleContext) -> Iterator[Finding]:
     if kind is Kind.USER:
         yield context.left("this `cuda()` is a method of the project's own")
         return
+    if kind is Kind.FOREIGN:
+        yield context.note("another library's class makes this, and nothing shows that it has a `to` as torch's have")
+        return
     if kind is Kind.STORAGE:
         yield context.note("a storage has no `.to(device)` that takes a positional device; move the tensor instead")
         return
