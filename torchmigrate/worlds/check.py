@@ -41,7 +41,7 @@ MOST_EDITS = 1_000_000  # of a file
 LARGEST_GROUP = 40  # files; in larger ones values are followed over two imports, or over direct ones only
 ROUNDS = 2  # what a round finds out about attributes and parameters is known to the next
 # words without which worlds cannot differ: those with a GPU that is not CUDA's, and builds for CUDA
-_OTHERS = {*types_of("ladder"), *COLLECTIVES, *WORDS_OF_CUDA, "nccl", "accelerator"}
+_OTHERS = {*types_of("ladder"), *COLLECTIVES, *WORDS_OF_CUDA, "nccl", "accelerator", "is_complete"}
 _BUILDS = {"version", "is_built", "has_cuda", "nccl", "is_nccl_available", "is_usable", "accelerator"}
 # and words without which two GPUs that have process groups of their own cannot differ from each other; tensors have a
 # method for XPU alone

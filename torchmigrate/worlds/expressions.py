@@ -490,6 +490,12 @@ class Expressions(External):
         """Return an item; `edits` are those that the table and the key depend on."""
         if isinstance(node.slice, ast.Slice) and isinstance(atom, Const) and device_of(atom) is not None:
             return self._cut(atom.value, node, state, frame, edits)
+        if isinstance(atom, Const) and device_of(atom) is not None and isinstance(key, Const) and key.type is int:
+            if -len(atom.value) <= key.value < len(atom.value):
+                return const(atom.value[key.value])
+            words = f'"{atom.value}"[{key.value}]'
+            self.seen.add(DEATH, self.place(node, frame), one(atom, edits), state.path, words)
+            return NOTHING
         if isinstance(atom, Items):
             if isinstance(key, Const) and key.type in (int, bool):
                 at: int = key.value
@@ -770,8 +776,9 @@ class Expressions(External):
     ) -> State | None:
         """Return the state in which a chain is only what lets a test come out as wanted."""
         taken = [answer for answer in answers if answer[2] in (wanted, None)]
-        if _naming_outcome(test) is wanted and any(answer[2] is wanted for answer in taken):
-            taken = [answer for answer in taken if answer[0] != Unknown("other")]  # it is one of those that are named
+        if _naming_outcome(test) is wanted:
+            named = [answer for answer in taken if answer[0] != Unknown("other")]
+            taken = named if any(answer[2] is wanted for answer in named) else taken  # the others are not named
         if not taken:
             return None
         own = state.env.get(name, NOTHING).atoms  # an edit that only reads the variable changes nothing in it
