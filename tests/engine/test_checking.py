@@ -2011,3 +2011,72 @@ def test_a_tensor_type_that_another_file_casts_to_stays(tmp_path: Path, use: str
     found = planned(write_tree(tmp_path, {"types_here.py": types, "use.py": uses}))["types_here.py"]
     assert isinstance(found, Changed) is changes
     assert changes or any("use.py, line 3: `.type` of a type" in f.message for f in found.findings)
+
+
+@pytest.mark.parametrize(("index", "changes"), [("5", False), ("-1", True)])
+def test_a_letter_of_a_device_stays_where_another_device_has_none(tmp_path: Path, index: str, changes: bool) -> None:
+    """Found in AGCRN: `"xpu:0"[5]` raises, where `"cuda:0"[5]` is the number."""
+    text = f"""import torch
+DEVICE = "cuda:0"
+if torch.cuda.is_available():
+    torch.cuda.set_device(int(DEVICE[{index}]))
+else:
+    DEVICE = "cpu"
+torch.nn.Linear(2, 2).to(DEVICE)
+"""
+    found = planned(write_tree(tmp_path, {"run.py": text}))["run.py"]
+    assert isinstance(found, Changed) is changes
+    assert changes or any('"[5] would be reached on' in f.message for f in found.findings)
+
+
+def test_xpu_is_asked_where_mps_alone_is_left_out(tmp_path: Path) -> None:
+    """Found in AGCRN: what is chosen for XPU and not for MPS was evaluated for MPS alone."""
+    text = """import numpy as np
+import torch
+DEVICE = "cuda:0"
+if torch.cuda.is_available():
+    torch.cuda.set_device(int(DEVICE[5]))
+else:
+    DEVICE = "cpu"
+torch.from_numpy(np.random.rand(3)).to(DEVICE)
+"""
+    found = planned(write_tree(tmp_path, {"run.py": text}))["run.py"]
+    assert any("would be reached on XPU" in f.message for f in found.findings)
+
+
+DEFAULT = """import torch
+def validate(net, data, device="cuda:0"):
+    if {test}:
+        net = torch.nn.DataParallel(net).to(device)
+    else:
+        net = net.to({other})
+    for images in data:
+        net(images.to(device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "other"),
+    [
+        ('"cuda" in device', "device"),
+        ('device.startswith("cuda")', "device"),
+        ('device == "cuda:0"', "device"),
+        ('"cuda" in device', '"cpu"'),
+    ],
+)
+def test_a_default_changes_beside_its_test(tmp_path: Path, test: str, other: str) -> None:
+    """Found in once-for-all: who says "cuda" without CUDA dies in the other branch, as in the first one before."""
+    found = planned(write_tree(tmp_path, {"nets.py": DEFAULT.format(test=test, other=other)}))["nets.py"]
+    assert isinstance(found, Changed)
+    assert b"device = str(accel.device(0))" in found.after
+    is_whole = b"accel.data_parallel(net)" in found.after
+    assert is_whole is (other == '"cpu"')  # else a Mac's user may say "mps", and comes to the other branch
+
+
+def test_a_handler_that_raises_again_demands_the_library(tmp_path: Path) -> None:
+    """Found in CCNet, which cannot start without apex."""
+    text = "try:\n    from apex.parallel import DistributedDataParallel\nexcept ImportError:\n    {}\n"
+    files = {"a.py": text.format('raise ImportError("Please install apex")'), "b.py": text.format("pass")}
+    found = planned(write_tree(tmp_path, {**files, "c.py": "import torch\ntorch.ones(2).cuda()\n"}))
+    told = {name: [f.status for f in found[name].findings] for name in files}
+    assert told == {"a.py": [Status.OPEN], "b.py": [Status.LEFT]}

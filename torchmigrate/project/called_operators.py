@@ -509,6 +509,8 @@ def _made_of(call: ast.Call) -> tuple[bool, Sequence[ast.expr]]:
     home, name = (chain_of(call.func) or "").rpartition(".")[0], last_name(call.func)
     if kinds := [k.value for k in call.keywords if k.arg == "dtype"]:
         return home == "torch" and (chain_of(kinds[0]) or "") in (*DOUBLES, "float"), ()
+    if (home, name) == ("torch", "DoubleTensor"):
+        return True, ()
     if home in ("np.random", "numpy.random"):
         return name in NUMPY_RANDOM and bool(call.args or call.keywords), ()
     is_numpys = home in ("np", "numpy")

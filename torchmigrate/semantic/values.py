@@ -318,7 +318,7 @@ _CASTS = ("torch.float", "torch.half", "torch.bfloat", "torch.int", "torch.long"
 def doubles_moved(module: SemanticModel) -> dict[Function | None, list[int]]:
     """Return where each function has float64 on a device: an array of NumPy's or a tensor that is moved, or a cast."""
     found: dict[Function | None, list[int]] = {}
-    if not any(word in module.source.utf8 for word in (b"numpy", b"float64", b"double")):
+    if not any(word in module.source.utf8 for word in (b"numpy", b"float64", b"double", b"Double")):
         return found
     for statement in module.scopes.statements:
         for node in own_nodes(statement):

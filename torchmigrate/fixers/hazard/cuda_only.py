@@ -16,7 +16,7 @@ from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import helper_bound, helper_names, identifiers_in, strings_in, words_in
 from torchmigrate.semantic.values import is_annotation, type_test
 from torchmigrate.source.edits import Edit
-from torchmigrate.syntax.resolver import last_name
+from torchmigrate.syntax.resolver import ends_program, last_name
 from torchmigrate.syntax.scope import FUNCTIONS
 from torchmigrate.torch_api.backends import having
 from torchmigrate.torch_api.libraries import CUDA_ONLY, ENGINES, KERNELS, VARIABLES, knows_cuda_alone, row_of
@@ -229,9 +229,13 @@ def _own(context: RuleContext, library: str) -> bool:
 
 
 def _guarded(context: RuleContext) -> bool:
-    """Return whether an import is in a `try`, a condition or a function: its author expects it to be missing."""
+    """Return whether an import is in a `try`, a condition or a function: its author expects it to be missing.
+
+    A `try` whose handlers all end the program, `except ImportError: raise ...`, demands it.
+    """
     return any(
-        isinstance(up, (ast.Try, ast.If, ast.FunctionDef, ast.AsyncFunctionDef))
+        isinstance(up, (ast.If, *FUNCTIONS))
+        or (isinstance(up, ast.Try) and not all(ends_program(handler.body) for handler in up.handlers))
         for up in context.module.ancestors(context.node)
     )
 

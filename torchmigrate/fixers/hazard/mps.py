@@ -170,16 +170,39 @@ def _moved_tensor(context: RuleContext) -> Iterator[Finding]:
             module, cast, SINGLES
         ):
             is_told = is_of_bytes(module.parent(cast)) or not names_device(move) or not module.facts.is_for_devices
-            if not is_told and _comes_from_elsewhere(module, given):
+            is_array = _is_of_arrays(module, given)
+            if not is_told and (is_array or _comes_from_elsewhere(module, given)):
                 (_, after), (_, end), (_, last) = map(module.span, (given, move, cast))
                 edits = [Edit(after, after, module.source.utf8[end:last].decode()), Edit(end, last, "")]
-                yield replace(context.fix(edits, Safety.UNSAFE, _MAY_BE_DOUBLE), raises=True)
+                if is_array:
+                    yield context.fix(edits, where_cuda_is_named(module))
+                else:
+                    yield replace(context.fix(edits, Safety.UNSAFE, _MAY_BE_DOUBLE), raises=True)
 
 
 _MAY_BE_DOUBLE = (
     "MPS cannot hold float64, which is what NumPy's numbers are unless something else is asked for: "
     "if this tensor holds it, cast before the move, which gives the same numbers"
 )
+
+
+_JOINS = ("torch.stack", "torch.cat")
+
+
+def _is_of_arrays(module: SemanticModel, node: ast.expr) -> bool:
+    """Return whether tensors that NumPy's arrays become are joined, in any shape: `torch.stack(found).reshape(2, -1)`.
+
+    What is joined stands there, or is what a name was last given above.
+    """
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SHAPES:
+        node = node.func.value
+    if not isinstance(node, ast.Call) or module.resolve(node.func) not in _JOINS or not node.args:
+        return False
+    joined = node.args[0]
+    given = given_before(module, joined.id, module.statement(node)) if isinstance(joined, ast.Name) else None
+    values = [value for value, _ in given or ()] or [joined]
+    made = (value.elt if isinstance(value, ast.ListComp) else value for value in values)
+    return any(isinstance(each, ast.Call) and module.resolve(each.func) == "torch.from_numpy" for each in made)
 
 
 def _comes_from_elsewhere(module: SemanticModel, node: ast.expr) -> bool:
