@@ -10,7 +10,10 @@ from conftest import planned, texts_after, write_tree
 from torchmigrate.config.settings import Settings
 from torchmigrate.diagnostics.finding import Changed, Status, Unchanged
 from torchmigrate.engine import checking, planner
+from torchmigrate.project.context import ProjectContext
+from torchmigrate.source.edits import Edit, compose
 from torchmigrate.worlds import check
+from torchmigrate.worlds.check import Check, Rewritten
 
 HALF = """import torch
 half = torch.cuda.is_available() and torch.cuda.get_device_capability(0)[0] >= 8
@@ -2080,3 +2083,46 @@ def test_a_handler_that_raises_again_demands_the_library(tmp_path: Path) -> None
     found = planned(write_tree(tmp_path, {**files, "c.py": "import torch\ntorch.ones(2).cuda()\n"}))
     told = {name: [f.status for f in found[name].findings] for name in files}
     assert told == {"a.py": [Status.OPEN], "b.py": [Status.LEFT]}
+
+
+BLOCK = """import torch
+class DropBlock(torch.nn.Module):
+    def forward(self, x):
+        mask = torch.ones(2)
+        if torch.cuda.is_available():
+            mask = mask.cuda()
+        return mask * x
+"""
+PROGRAM = """import torch
+import accel
+from block import DropBlock
+if __name__ == '__main__':
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), DropBlock())
+
+    if torch.cuda.is_available():
+        model = MOVED
+    model(torch.ones(2))
+"""
+
+
+@pytest.mark.parametrize("line", ["", "    device = accel.device()\n"], ids=["alone", "with a line of its own"])
+@pytest.mark.parametrize(
+    ("moved", "new"),
+    [
+        ("model.cuda()", "model.to(accel.device())"),
+        ("model.type(torch.cuda.HalfTensor)", "accel.cast(model, torch.half)"),
+    ],
+    ids=["move", "cast"],
+)
+def test_a_program_is_checked_also_where_a_line_is_put_into_it(tmp_path: Path, line: str, moved: str, new: str) -> None:
+    """Found in FEAT: with such a line the program was taken for one that never runs; and casts were no moves."""
+    before = PROGRAM.replace("MOVED", moved)
+    write_tree(tmp_path, {"block.py": BLOCK, "train.py": before})
+    path = str(tmp_path / "train.py")
+    at, asked, of = before.index("    if torch"), before.index("torch.cuda.is_available"), before.index(moved)
+    edits = [Edit(asked, asked + len("torch.cuda.is_available"), "accel.is_available"), Edit(of, of + len(moved), new)]
+    edits = [*([Edit(at, at, line)] if line else ()), *edits]
+    after = compose(before.encode(), edits)
+    facts = ProjectContext(tmp_path, Settings(root=tmp_path), files=(path, str(tmp_path / "block.py")))
+    held = Check(facts).held_back([Rewritten(path, before.encode(), after, tuple(edits))])
+    assert any("block.py, line 6: this device stays the CPU" in why for why in held.get(path, {}).values())

@@ -15,7 +15,7 @@ from torchmigrate.semantic.device_expr import moves_nothing
 from torchmigrate.syntax.resolver import SKIP_MARKS, last_name
 from torchmigrate.torch_api.backends import types_of
 from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, RECORDS, arguments, takes
-from torchmigrate.torch_api.names import DEVICE_ARGUMENT, STARTS_GROUP
+from torchmigrate.torch_api.names import DEVICE_ARGUMENT, DTYPES, STARTS_GROUP
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import (
     BOUND,
@@ -412,6 +412,10 @@ class External(ABC):
         if name == "is_accelerated":
             self.note_chosen(call.node, call.argument(0, UNKNOWN), call.frame.file.edits_of(call.node.func), call)
             return join(*(self._accelerated(a).of(e) for a, e in call.argument(0, UNKNOWN).atoms.items()))
+        if name == "cast":
+            made = one(Device(self.ask(World.kind_or, "cpu"))).of(call.frame.file.edits_of(call.node.func))
+            self.position(made, call, moves=False)
+            return TENSOR
         if name == "dist_backend":
             wanted = call.argument(0, const("nccl"))
             own = self.ask(World.backend)
@@ -686,7 +690,10 @@ class External(ABC):
         if name in ADDS:
             self.keeps(call)
         if name == "type":
-            self._refuse("`.type` of a type that torch lacks", _OWN_TYPE, call.argument(0, NOTHING), call)
+            kind = call.argument(0, NOTHING)
+            self._refuse("`.type` of a type that torch lacks", _OWN_TYPE, kind, call)
+            if made := join(*(one(device, edits) for a, edits in kind.atoms.items() if (device := _device_of_type(a)))):
+                self.position(made, call, moves=True)
         if name in ("type", "cpu"):
             return TENSOR if name == "type" or not call.args else UNKNOWN
         if name == "add_argument":
@@ -723,6 +730,15 @@ class External(ABC):
 
 # what `accel.tensor_type` returns off CUDA: it makes tensors, and `x.type` refuses it
 _OWN_TYPE = Named("accel.own_tensor_type")
+
+
+def _device_of_type(atom: Atom) -> Device | None:
+    """Return the device of a tensor type, by its name or as text: `torch.cuda.FloatTensor`; None for all else."""
+    name = atom.name if isinstance(atom, Named) else atom.value if isinstance(atom, Const) else ""
+    home, _, last = name.rpartition(".") if isinstance(name, str) else ("", "", "")
+    if home not in ("torch", "torch.cuda") or last.removesuffix("Tensor") not in DTYPES:
+        return None
+    return Device("cuda" if home == "torch.cuda" else "cpu")
 
 
 def _is_cpu(value: Value) -> bool:

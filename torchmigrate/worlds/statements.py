@@ -410,7 +410,8 @@ class Statements(Expressions):
                 return None
             if isinstance(statement, _COPYING):
                 self.work += len(state.env) // _COPIED
-            if statement not in self.relevance.relevant and not isinstance(statement, _ALWAYS):
+            matters = statement in self.relevance.relevant or isinstance(statement, _ALWAYS)
+            if not matters or (isinstance(statement, ast.If) and _asks_for_main(statement)):
                 if statement not in self.relevance.holding and statement not in self.relevance.binding:
                     if _returns(statement):
                         frame.returns.append(UNKNOWN.of(state.path))
