@@ -1707,3 +1707,31 @@ def test_a_module_without_dots_takes_the_copy_of_its_package(tmp_path: Path, mai
     assert "\nfrom . import accel\n" in written["src/nets.py"] and "src/accel.py" in written
     assert ("\nfrom . import accel\n" in written["src/tools.py"]) == (not script)
     assert script or "accel.py" not in written
+
+
+COMMANDS = (
+    "from setuptools import setup\nsetup(name='x', packages=['pkg'], entry_points={{'console_scripts': ['{}']}})\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "imported", "statement", "copy"),
+    [
+        ("env = scripts.tools:f", "    from pkg.net import f\n", "from pkg import accel", "pkg/accel.py"),
+        ("env = scripts.tools:f", "", "import accel", "accel.py"),
+        ("env = pkg.net:f", "", "import accel", "scripts/accel.py"),
+    ],
+    ids=["of an installed package", "of none", "of another file"],
+)
+def test_what_a_command_imports_by_name_is_no_script(
+    tmp_path: Path, command: str, imported: str, statement: str, copy: str
+) -> None:
+    """Found in nnDetection: `nndet_env = scripts.utils:env` imports a file whose folder is on no path."""
+    moving = MOVING.replace("def f():\n", f"def f():\n{imported}")
+    files = {"setup.py": COMMANDS.format(command), "pkg/__init__.py": "", "pkg/net.py": "f = 1\n"}
+    write_tree(tmp_path, {**files, "scripts/tools.py": moving})
+    plan = planner.plan([tmp_path], Settings(root=tmp_path), 1, "apply")
+    written = {
+        r.path.relative_to(tmp_path).as_posix(): r.after.decode() for r in plan.results if isinstance(r, Changed)
+    }
+    assert copy in written and f"\n{statement}\n" in written["scripts/tools.py"].replace("\n    ", "\n")

@@ -197,6 +197,9 @@ def _where_it_lies(index: ImportIndex, path: str, helper: str) -> Placement:
     if any(i.module == helper and not (i.name or i.level) for i in index.imports.get(path, ())):
         own = [i for i in own if i.name != helper]  # what only stands in for the helper says nothing
     in_package = index.is_package(directory)
+    if not in_package and (commands := index.commands.get(path)):
+        uses = [*uses, *commands]
+        own = index.imports.get(path, [])  # where it runs, the packages of the same installation are there
     absolute = [
         u for u in uses if (not u.relative and len(u.dotted) > 1) or (u.dotted and path.endswith("__init__.py"))
     ]
