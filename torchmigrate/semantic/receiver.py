@@ -49,7 +49,7 @@ def receiver_kind(module: SemanticModel, node: ast.expr, scope: Scope) -> Kind:
         kinds = _kinds_of_name(module, node.id, home[0])
     else:
         kinds = _followed(module, [(node, scope)], set())
-    if kinds == {Kind.FOREIGN} and not _used_as_torchs(module).isdisjoint(_names_of(module, node)):
+    if kinds == {Kind.FOREIGN} and _is_torchs_by_use(module, node):
         return Kind.TORCH
     if len(kinds) == 1 and Kind.UNKNOWN not in kinds:
         return next(iter(kinds))
@@ -429,12 +429,24 @@ def _names_of(module: SemanticModel, node: ast.expr) -> set[str]:
     return {name for each in (node, *targets) if (name := chain_of(each))}
 
 
+def _is_torchs_by_use(module: SemanticModel, node: ast.expr) -> bool:
+    """Return whether a file shows that a receiver is a module or a tensor: by its names, or where torch is given it."""
+    if not _used_as_torchs(module).isdisjoint(_names_of(module, node)):
+        return True
+    calls = (up for up in module.ancestors(node) if isinstance(up, ast.Call))
+    return any((module.resolve(call.func) or "").startswith("torch.") for call in calls)
+
+
 @query
 def _used_as_torchs(module: SemanticModel) -> frozenset[str]:
-    """Return the names that a file calls, or asks for what modules and tensors have: `net.parameters()`."""
-    called = (chain_of(node.func) for node in module.nodes if isinstance(node, ast.Call))
+    """Return the names that a file calls, gives to torch, or asks for what modules have: `net.parameters()`."""
+    calls = [node for node in module.nodes if isinstance(node, ast.Call)]
+    called = (chain_of(call.func) for call in calls)
+    given = (
+        chain_of(arg) for call in calls for arg in call.args if (module.resolve(call.func) or "").startswith("torch.")
+    )
     asked = (chain_of(n.value) for n in module.nodes if isinstance(n, ast.Attribute) and n.attr in _OF_TORCH)
-    return frozenset(name for name in (*called, *asked) if name)
+    return frozenset(name for name in (*called, *given, *asked) if name)
 
 
 # what modules and tensors have, and few others

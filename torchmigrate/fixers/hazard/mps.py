@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding, Safety
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.project.called_operators import is_of_bytes
+from torchmigrate.project.called_operators import double_names, is_of_bytes
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.import_graph import BORDER, TRAINING
 from torchmigrate.semantic.dominance import know_parents, reads, reads_as_parameter
@@ -36,7 +36,9 @@ _MOVES = ("cuda", "to")
 
 
 def float64(context: RuleContext) -> Iterator[Finding]:
-    if isinstance(context.ref, ast.Call):
+    if isinstance(context.ref, ast.FunctionDef):
+        yield from _items_of_dataset(context, context.ref)
+    elif isinstance(context.ref, ast.Call):
         if _is_told_float(context, context.ref) and moved(context.module, context.ref):
             yield context.note()
         elif _adapts_its_steps(context, context.ref):
@@ -68,6 +70,21 @@ def float64(context: RuleContext) -> Iterator[Finding]:
         yield context.note()
     elif (line := _line_of_alias(context)) is not None:
         yield context.note(_BY_NAME.format(line))
+
+
+def _items_of_dataset(context: RuleContext, function: ast.FunctionDef) -> Iterator[Finding]:
+    """Report float64 in what a dataset gives for an index: a DataLoader makes tensors of it, as it is."""
+    owner = context.module.parent(function)
+    bases = owner.bases if isinstance(owner, ast.ClassDef) and function.name == "__getitem__" else ()
+    if not any(last_name(base).endswith("Dataset") for base in bases):
+        return
+    names = double_names(function.body)
+    for statement in (each for part in function.body for each in ast.walk(part)):
+        given = statement.value if isinstance(statement, ast.Return) else None
+        items = given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given]
+        for item in items:
+            if isinstance(item, ast.Name) and item.id in names:
+                yield context.note(_OF_ITEMS.format(item.id), node=item)
 
 
 # torchdiffeq's solvers that choose their steps; dopri5 is its default (torchdiffeq/_impl/odeint.py and rk_common.py)
@@ -129,6 +146,10 @@ def _says_double(made: ast.expr) -> bool:
     return is_cast or any(keyword.arg == "dtype" for keyword in made.keywords)
 
 
+_OF_ITEMS = (
+    "`{}` holds float64, as NumPy's arrays do by default, and a DataLoader makes a tensor of it as it is: MPS has no "
+    "float64, so that moving it there raises: `.astype(np.float32)`"
+)
 _OF_SOLVERS = (
     "torchdiffeq's adaptive solvers, of which dopri5 is the default, keep their times in float64 on the device of the "
     'state, and MPS has none: give `options={"dtype": torch.float32}`, or a method with fixed steps'
