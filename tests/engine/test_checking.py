@@ -2126,3 +2126,13 @@ def test_a_program_is_checked_also_where_a_line_is_put_into_it(tmp_path: Path, l
     facts = ProjectContext(tmp_path, Settings(root=tmp_path), files=(path, str(tmp_path / "block.py")))
     held = Check(facts).held_back([Rewritten(path, before.encode(), after, tuple(edits))])
     assert any("block.py, line 6: this device stays the CPU" in why for why in held.get(path, {}).values())
+
+
+@pytest.mark.parametrize(("use", "changes"), [("x.type(kind)", False), ("kind(2, 2) * x", True)])
+def test_a_tensor_type_without_a_choice_stays_where_it_is_cast_to(tmp_path: Path, use: str, changes: bool) -> None:
+    """Found in svg, whose scripts died of CUDA's type, and would have died of the helper's."""
+    text = "import torch\nfrom use import made\nkind = torch.cuda.FloatTensor\nprint(made(torch.ones(2), kind))\n"
+    waits = "import torch\ndef wait():\n    torch.cuda.synchronize()\n"
+    files = {"train.py": text, "use.py": f"{waits}def made(x, kind):\n    return {use}\n"}
+    found = planned(write_tree(tmp_path, files))["train.py"]
+    assert isinstance(found, Changed) is changes

@@ -46,7 +46,7 @@ from torchmigrate.worlds.observations import (
 )
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.truth import WORLDS, World
-from torchmigrate.worlds.values import NOTHING, OPEN, OPTIONS, Atom, Const, Device, Unknown, Value, bare
+from torchmigrate.worlds.values import NOTHING, OPEN, OPTIONS, OWN_TYPE, Atom, Const, Device, Unknown, Value, bare
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +368,9 @@ def _deaths(
                 key in was and key not in now for was, now in _only_assumed(old, new)
             )
             loses_fallback = before is not None and not _all_cuda(before) and _all_cuda(value)
-            if before is not None and (kind == DEATH or is_cuda(before)) and not (comes_to_run or loses_fallback):
+            is_refused = OWN_TYPE in value  # the rewritten code dies here of what the helper gives
+            was_there = before is not None and (kind == DEATH or is_cuda(before))
+            if was_there and not (comes_to_run or loses_fallback or is_refused):
                 continue
             if (before is None or not is_cuda(before)) and _is_in_any(place, past):
                 continue

@@ -47,6 +47,7 @@ from torchmigrate.worlds.values import (
     NOTHING,
     OPEN,
     OPTIONS,
+    OWN_TYPE,
     PLACED,
     TENSOR,
     UNKNOWN,
@@ -427,7 +428,7 @@ class External(ABC):
         if name == "get_device_capability" and not self.ask(World.is_cuda):
             return one(Items((const(0), const(0))))
         if name == "tensor_type" and self.ask(World.kind_or, "cuda") != "cuda":
-            return one(_OWN_TYPE)
+            return one(OWN_TYPE)
         return TENSOR if name in ("data_parallel", "convert_sync_batchnorm") else UNKNOWN
 
     def _helper_device(self, call: Call) -> Value:
@@ -691,7 +692,7 @@ class External(ABC):
             self.keeps(call)
         if name == "type":
             kind = call.argument(0, NOTHING)
-            self._refuse("`.type` of a type that torch lacks", _OWN_TYPE, kind, call)
+            self._refuse("`.type` of a type that torch lacks", OWN_TYPE, kind, call)
             if made := join(*(one(device, edits) for a, edits in kind.atoms.items() if (device := _device_of_type(a)))):
                 self.position(made, call, moves=True)
         if name in ("type", "cpu"):
@@ -726,10 +727,6 @@ class External(ABC):
         self.seen.has_new_defaults |= bool(named.get("default", NOTHING).edits)
         self.write(("option", str(name[0])), value)
         self.parsing.setdefault(str(name[0]), set()).add(path)
-
-
-# what `accel.tensor_type` returns off CUDA: it makes tensors, and `x.type` refuses it
-_OWN_TYPE = Named("accel.own_tensor_type")
 
 
 def _device_of_type(atom: Atom) -> Device | None:

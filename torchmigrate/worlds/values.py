@@ -78,6 +78,10 @@ class Named:
     name: str
 
 
+# what `accel.tensor_type` returns off CUDA: it makes tensors, and `x.type` refuses it
+OWN_TYPE = Named("accel.own_tensor_type")
+
+
 @dataclass(frozen=True, slots=True)
 class Routine:
     """A Routine is a function of the project, bound to `owner` where it is a method."""
