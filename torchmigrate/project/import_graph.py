@@ -205,8 +205,8 @@ class ImportIndex:
         """Return for each file how commands of an installation import it: `train = scripts.train:main` in setup.py."""
         found: dict[str, list[Use]] = {}
         for path in (path for path in self.files if os.path.basename(path) == "setup.py"):
-            for module in _COMMAND.findall(self.read_or_nothing(path)):
-                parts = tuple(module.decode().split("."))
+            for module in packaging.commands(os.path.dirname(path)):
+                parts = tuple(module.split("."))
                 if target := self.locate(path, 0, parts):
                     found.setdefault(target[0], []).append(Use(path, target[1], parts, relative=False))
         return found
@@ -474,7 +474,6 @@ _IMPORT = re.compile(
     rb"(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(" + _NAMES + rb")|import[ \t]+(" + _REST + rb"))"
 )
 _NOISE = re.compile(rb"#[^\n]*|[()\\;\"]")
-_COMMAND = re.compile(rb"[\"'][\w.-]+[ \t]*=[ \t]*([A-Za-z_][\w.]*):[A-Za-z_][\w.]*[\"']")
 _JSON_LINE = re.compile(rb"[\n\[,:]\s*\"( *(?:from|import) [^\"\\]*)(\"?)")
 
 

@@ -445,6 +445,14 @@ def _given(folder: str) -> Mapping[str, ast.expr]:
     return {k.arg or _KEYWORDS: k.value for k in calls[0].keywords} if len(calls) == 1 else {}
 
 
+def commands(folder: str) -> Iterator[str]:
+    """Yield the modules that setup.py's commands import: `scripts.train` of `train = scripts.train:main`."""
+    given = _constant(_given(folder).get("entry_points"), _assigned(folder))
+    for group in given.values() if isinstance(given, dict) else ():
+        lines = group.splitlines() if isinstance(group, str) else group if isinstance(group, (list, tuple)) else ()
+        yield from (str(line).partition("=")[2].partition(":")[0].strip() for line in lines)
+
+
 @cache
 def _setup(folder: str) -> ast.Module:
     """Return the code of setup.py, in which `from setuptools import setup as install` is called by its own name."""
