@@ -325,28 +325,25 @@ def syntax_tree(text: str | bytes) -> ast.Module:
     Where a collection of garbage within `ast.parse` parses too, or lets a thread do so, Python 3.11 raises SystemError
     for sound text; then the text is parsed again with no collections.
     """
-    try:
-        return ast.parse(text)
-    except SystemError:
-        with _no_collections():
-            return ast.parse(text)
+    tree = _parsed(text, "exec")
+    assert isinstance(tree, ast.Module)
+    return tree
 
 
 def expression_tree(text: str) -> ast.expr:
     """Return the syntax tree of an expression's text, as `syntax_tree` does for a file's."""
-    try:
-        return ast.parse(text, mode="eval").body
-    except SystemError:
-        with _no_collections():
-            return ast.parse(text, mode="eval").body
+    tree = _parsed(text, "eval")
+    assert isinstance(tree, ast.Expression)
+    return tree.body
 
 
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
+def _parsed(text: str | bytes, mode: str) -> ast.AST:
+    with contextlib.suppress(SystemError):
+        return ast.parse(text, mode=mode)
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        return ast.parse(text, mode=mode)
     finally:
         if was_enabled:
             gc.enable()

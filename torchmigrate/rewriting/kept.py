@@ -146,8 +146,9 @@ def _of_one_shim(module: SemanticModel) -> Iterator[tuple[Span, str]]:
     What the helper falls back to may be what the file makes of the helper.
     """
     for statement in module.scopes.statements if b"torch.cuda." in module.source.utf8 else ():
-        is_setting = isinstance(statement, ast.Assign) and not isinstance(statement.value, ast.Constant)
-        for target in statement.targets if isinstance(statement, ast.Assign) and is_setting else ():
+        if not isinstance(statement, ast.Assign) or isinstance(statement.value, ast.Constant):
+            continue  # no function
+        for target in statement.targets:
             if isinstance(target, ast.Attribute) and (module.resolve(target) or "").startswith("torch.cuda"):
                 line = module.source.position(module.span(statement)[0])[0]
                 yield (0, len(module.source.utf8)), _ONE_SHIM.format(line)

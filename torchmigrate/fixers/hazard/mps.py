@@ -15,6 +15,7 @@ from torchmigrate.project.import_graph import BORDER, TRAINING
 from torchmigrate.semantic.dominance import know_parents, reads, reads_as_parameter
 from torchmigrate.semantic.library_use import first_call, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
+from torchmigrate.semantic.receiver import returned_values
 from torchmigrate.semantic.references import (
     helper_function,
     identifiers,
@@ -79,10 +80,8 @@ def _items_of_dataset(context: RuleContext, function: ast.FunctionDef) -> Iterat
     if not any(last_name(base).endswith("Dataset") for base in bases):
         return
     names = double_names(function.body)
-    for statement in (each for part in function.body for each in ast.walk(part)):
-        given = statement.value if isinstance(statement, ast.Return) else None
-        items = given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given]
-        for item in items:
+    for given, _ in returned_values(context.module).get(function, ()):
+        for item in given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given]:
             if isinstance(item, ast.Name) and item.id in names:
                 yield context.note(_OF_ITEMS.format(item.id), node=item)
 
