@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 from torchmigrate.source.edits import Edit, Span
@@ -356,8 +357,12 @@ def _deaths(
     A size that is no multiple of the number of accelerators is refused wherever there are several.
     """
     past = [*_behind_deaths(old, new), *_other_branches(old, new)]
-    dead = [place for place, wanted in old.beside if _only_dies(old, place, Const(wanted, bool))]
-    after = [(place, new.entries[home].span[1]) for place in dead if (home := new.home(place)) is not None]
+
+    @cache
+    def after_dead_branches() -> list[tuple[Place, int]]:
+        dead = [place for place, wanted in old.beside if _only_dies(old, place, Const(wanted, bool))]
+        return [(place, new.entries[home].span[1]) for place in dead if (home := new.home(place)) is not None]
+
     for kind in (DEATH, DEVICE, KEPT):
         for place, value in new.of(kind):
             if world.kind == "cuda" or (kind != DEATH and not is_cuda(value)):
@@ -374,7 +379,7 @@ def _deaths(
                 continue
             if (before is None or not is_cuda(before)) and _is_in_any(place, past):
                 continue
-            if _is_only_asked_for(value, new.get(SURE, place)) and _is_in_any(place, after):
+            if _is_only_asked_for(value, new.get(SURE, place)) and _is_in_any(place, after_dead_branches()):
                 continue  # the same users died before
             if before is not None and Unknown() in before and Unknown("other") in value:
                 continue  # a test told apart what is not known either way
@@ -434,7 +439,7 @@ def _other_branches(old: Observations, new: Observations) -> Iterator[tuple[Plac
 def _is_only_asked_for(value: Value, sure: Value | None) -> bool:
     """Return whether a device position gets CUDA only where a user asks; `sure` is what the program gives."""
     cuda = [atom for atom in value if isinstance(atom, Device) and atom.type == "cuda"]
-    return sure is not None and not any(atom in sure or value.atoms[atom] for atom in cuda)
+    return bool(cuda) and sure is not None and not any(atom in sure or value.atoms[atom] for atom in cuda)
 
 
 def _only_assumed(old: Observations, new: Observations) -> Iterator[tuple[set[Key], set[Key]]]:
