@@ -168,16 +168,19 @@ class _Run:
             if not fresh and self.rewrites:
                 fresh = check.held_back(list(self.rewrites.values()), changed)
                 changed = set()
-            if not fresh:
+            spared = check.without_mps.keys() - self.facts.without_mps.keys()
+            if not fresh and not spared:
                 break
             if at >= ROUNDS:
                 whole = {path: (0, len(self.rewrites[path].before)) for path in fresh}
                 fresh = {path: {whole[path]: next(iter(reasons.values()))} for path, reasons in fresh.items()}
             self.facts = _with_held(self.facts, fresh)
+            self.facts.without_mps = {**check.without_mps}
             earlier |= check.beside(before, fresh.keys())
             before |= fresh.keys()
-            changed = changed if changed is None else changed | fresh.keys()
-            self._rewrite(fresh)
+            fresh_paths = fresh.keys() | spared
+            changed = changed if changed is None else changed | fresh_paths
+            self._rewrite(fresh_paths)
         return earlier
 
     def _rewrite(self, paths: Iterable[str]) -> None:

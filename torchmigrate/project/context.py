@@ -72,6 +72,8 @@ class ProjectContext:
     held: Mapping[str, Mapping[tuple[int, int], str]] = field(default_factory=dict)
     # lines of the original texts that raise on MPS and stay as they are, by path (engine.checking)
     raising: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    # files that leave MPS out of all that they ask the helper for, with the reasons (engine.checking)
+    without_mps: Mapping[str, str] = field(default_factory=dict)
     _exports: dict[Path, Mapping[str, str]] = field(default_factory=dict, compare=False, repr=False)
     _scopes: dict[str, Scope | None] = field(default_factory=dict, compare=False, repr=False)
     _torch_names: dict[tuple[str, str], dict[str, str | None]] = field(default_factory=dict, compare=False, repr=False)

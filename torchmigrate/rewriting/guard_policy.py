@@ -117,6 +117,8 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
         if region.refusal and not region.reason and region.home in portable:
             region.reason = PORTABLE  # it refuses what the ladder would not take
     blocked = Around(_blocked(regions))
+    if (why := module.facts.without_mps.get(str(module.path))) is not None:
+        spared = {span: (text, why) for span, text in offers().items() if blocked.find(*span) is None} | spared
     return [_settle(f, blocked, told) for f in _without_mps(findings, spared)]
 
 

@@ -92,6 +92,7 @@ class Check:
         self._known: dict[str, Edits] = {}  # the numbers of each file's settled edits
         self._kept: dict[str, File] = {}  # rewritten files, as parsed last
         self._staying: set[Place] = set()  # where a device hangs on edits that were held back
+        self.without_mps = {**facts.without_mps}  # more are added: files to rewrite with MPS left out, and why
 
     def held_back(self, files: Sequence[Rewritten], changed: Iterable[str] | None = None) -> Held:
         """Return which edits break a rule in some world. `changed` are the files rewritten since the last call."""
@@ -315,11 +316,26 @@ class Check:
             if found:
                 break  # the other users are asked when these edits have been held back
         held: Held = {}
+        if spared := self._beside_what_leaves_mps_out(found, owners, by_path):
+            self.without_mps |= spared
+            return held  # once they are rewritten, the rest is checked again
         for fault in found:
             for number in sorted(fault.edits):
                 path, edit = owners[number]
                 held.setdefault(path, {}).setdefault((edit.start, edit.end), self._reason(fault, path))
         return held
+
+    def _beside_what_leaves_mps_out(
+        self, found: Iterable[Fault], owners: Mapping[int, tuple[str, Edit]], by_path: Mapping[str, Rewritten]
+    ) -> dict[str, str]:
+        """Return the files, with reasons, whose devices move to MPS and leave those of a file that leaves MPS out."""
+        spared: dict[str, str] = {}
+        for fault in found:
+            file = by_path.get(fault.place[0]) or self._settled.get(fault.place[0])
+            if fault.world.kind == "mps" and file and any("is_complete" in edit.text for edit in file.edits):
+                paths = {owners[number][0] for number in fault.edits} - self.without_mps.keys()
+                spared |= {path: self._reason(fault, path) for path in paths}
+        return spared
 
     def _is_installed(self, path: str) -> bool:
         return not self.facts.is_test(path) and installed_above(self.facts.index, os.path.dirname(path)) is not None
