@@ -685,7 +685,12 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
     for place, there in original.cuda.of(DEVICE):
         before, now = old.get(DEVICE, place), new.get(DEVICE, original.now(place))
         key = DEVICE, place
-        if place in original.cuda.made or place[0] in (doubtful if key in original.cuda.assumed else dead):
+        is_alone = _is_called_on_cuda_alone(place, old, new, original)
+        if is_alone:
+            before = now = None
+        if place in original.cuda.made:
+            continue
+        if place[0] in (doubtful if key in original.cuda.assumed and not is_alone else dead):
             continue
         if is_death_of_a_test and key in original.cuda.in_tests:
             continue
@@ -712,6 +717,30 @@ def _two_ways(world: World, old: Observations, new: Observations, original: Orig
         pin = next((other for other in together if not is_apart(place, other)), None)
         if pin is not None and (edits := new.edits(DEVICE, place)):
             yield Fault(edits, world, pin, f"this device stays the CPU on {world.title}")
+
+
+_TRUE, _FALSE = (frozenset[object]({Const(answer, bool)}) for answer in (True, False))
+
+
+def _is_called_on_cuda_alone(place: Place, old: Observations, new: Observations, original: Original) -> bool:
+    """Return whether only CUDA sees a call of the function of a place, behind a test that no edit reaches."""
+    home = original.cuda.home(place)
+    if home is None or home not in old.entries or home not in new.entries:
+        return False
+    there, *here = (seen.entries[home].callers for seen in (original.cuda, old, new))
+    if here != [{None}, {None}]:
+        return False
+    return any(caller is not None and _is_behind_a_test_that_stays(caller[1], new, original) for caller in there)
+
+
+def _is_behind_a_test_that_stays(place: Place, new: Observations, original: Original) -> bool:
+    """Return whether a test before a place in its function is true on CUDA and false here, whatever the edits do."""
+    start = original.cuda.entries[home].span[0][1] if (home := original.cuda.home(place)) else 0
+    for test, there in original.cuda.of(BRANCH):
+        here = new.get(BRANCH, test) if test[0] == place[0] and start <= test[1] < place[1] else None
+        if here is not None and not here.edits and (bare(there), bare(here)) == (_TRUE, _FALSE):
+            return True
+    return False
 
 
 def _led_to_the_cpu(world: World, old: Observations, new: Observations, original: Original) -> Iterator[Fault]:
