@@ -117,7 +117,7 @@ def _imported_names(module: SemanticModel) -> set[str]:
         for name, bindings in scope.names.items()
         for b in bindings
         if isinstance(b.node, (ast.Import, ast.ImportFrom))
-        and (_root(b) in CUDA_ONLY or name.endswith("_cuda") or _is_built_apart(module, b))
+        and (_root(b) in CUDA_ONLY or _is_compiled(name) or _is_built_apart(module, b))
     }
 
 
@@ -354,7 +354,7 @@ def _bound_to_cuda(module: SemanticModel) -> Iterator[ast.AST]:
             case ast.Call(ast.Attribute(ast.Name(owner), name) as func):
                 is_module = _is_compiled(owner) and not _is_variable(module, func, owner)
                 is_of_gpu = owner == "gpu" and _KERNEL.fullmatch(name)
-                if is_module or is_of_gpu or (_is_compiled(name) and not _MOVES.match(name)):
+                if is_module or is_of_gpu or _is_compiled(name):
                     yield func
             case ast.Call(ast.Attribute(ast.Attribute(ast.Name(), "gpu" | "cuda"), name) as func):
                 if _KERNEL.fullmatch(name):
@@ -401,7 +401,7 @@ _LOADS = {*LOADERS, "import_module", "__import__"}  # functions that give module
 
 
 def _is_compiled(name: str) -> bool:
-    return name.endswith("_cuda") and name != "_cuda"
+    return name.endswith("_cuda") and name != "_cuda" and not _MOVES.match(name)
 
 
 def _uses_of(module: SemanticModel, names: Collection[str]) -> Iterator[ast.AST]:
