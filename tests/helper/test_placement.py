@@ -52,6 +52,25 @@ PLACES = {
         {"api/app/vision.py": ("api/app/accel.py", "from . import accel")},
         [],
     ),
+    "a module with the name of its package, which a script beside it imports": (  # found in NGCF-PyTorch
+        {
+            "NGCF/__init__.py": "",
+            "NGCF/NGCF.py": "class NGCF: pass",
+            "NGCF/utility/helper.py": "A = 1",
+            "NGCF/main.py": "import torch\nfrom NGCF import NGCF\nfrom utility.helper import *\nNGCF()",
+        },
+        {"NGCF/main.py": ("NGCF/accel.py", "import accel")},
+        [(".", "NGCF/main.py"), ("NGCF", "main.py")],
+    ),
+    "a module with the name of its package, which a script in the package imports from above": (
+        {
+            "NGCF/__init__.py": "",
+            "NGCF/NGCF.py": "class NGCF: pass",
+            "NGCF/main.py": "import torch\nfrom NGCF.NGCF import NGCF\nNGCF()",
+        },
+        {"NGCF/main.py": ("accel.py", "import accel")},
+        [(".", "-m NGCF.main")],
+    ),
     "scripts that a page runs by their names, and scripts beside them": (  # found in pyro
         {
             "CONTRIBUTING.md": "Run `python -m profiler.hmm --help`.",

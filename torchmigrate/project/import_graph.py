@@ -320,8 +320,8 @@ class ImportIndex:
     def locate(self, path: str, level: int, dotted: tuple[str, ...]) -> tuple[str, str] | None:
         """Return (file, root directory) for a dotted name that `path` imports with `level` leading dots, or None.
 
-        Among several candidates, the nearest root above `path` wins, preferably one that is no package. If no root is
-        above, the result is certain only if all candidates share one.
+        Among several candidates, the nearest root above `path` wins, preferably one that is no package, unless other
+        imports start there. If no root is above, the result is certain only if all candidates share one.
         """
         if level:
             base = os.path.dirname(path)
@@ -330,6 +330,10 @@ class ImportIndex:
             return self.under(base, dotted)
         roots = self._named(dotted, path)
         here = os.path.dirname(path)
+        if roots and self.is_package(here) and here in self._starting_in(path):
+            module = system.joined(here, f"{dotted[0]}.py")
+            if module in self.files:  # it hides a package of that name, and has no modules in it
+                return (module, here) if len(dotted) == 1 else None
         nearest = self.nearest((root for root, _ in roots), here)
         best = next((item for item in roots if item[0] == nearest), None)
         best = best or (roots[0] if len({r for r, _ in roots}) == 1 else None)
@@ -358,10 +362,12 @@ class ImportIndex:
         """Return the packages around a file in which its absolute imports of the project's own modules start, alone."""
         if path not in self._started:
             here = os.path.dirname(path)
-            named = {i.module.partition(".")[0] for i in self.imports.get(path, ()) if not i.level} - _INSTALLED
-            found = ({root for root, _ in self._named((name,))} for name in sorted(named))
+            named = {tuple(i.module.split(".")) for i in self.imports.get(path, ()) if i.module and not i.level}
+            named |= {dotted[:1] for dotted in named}  # a folder of modules may have no file of its own
+            found = ({r for r, _ in self._named(dotted)} for dotted in sorted(named) if dotted[0] not in _INSTALLED)
             alone = (min(roots) for roots in found if len(roots) == 1)
-            self._started[path] = frozenset(r for r in alone if self.is_package(r) and system.is_inside(here, r))
+            around = (root for root in alone if here == root or system.is_inside(here, root))
+            self._started[path] = frozenset(filter(self.is_package, around))
         return self._started[path]
 
     def neighbour_for_paths(self, path: str, dotted: tuple[str, ...]) -> str:
