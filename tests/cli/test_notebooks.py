@@ -42,7 +42,7 @@ def after(root: Path, *sources: str, name: str = "a.ipynb", **settings: object) 
 
 
 def test_a_broken_cell_is_said_and_hides_no_other(here: Path, cli: Cli) -> None:
-    write_tree(here, {"a.ipynb": notebook(IMPORT, "print 'x'\nmodel = x.cuda(", MOVE), "b.py": f"{IMPORT}\n{MOVE}\n"})
+    write_tree(here, {"a.ipynb": notebook(IMPORT, "x = 'x\nmodel = x.cuda(", MOVE), "b.py": f"{IMPORT}\n{MOVE}\n"})
     ran = cli("check", ".")
     error = "error: a.ipynb: cell 2, line 1: not Python 3 ("
     assert ran.status == 2
@@ -53,7 +53,7 @@ def test_a_broken_cell_is_said_and_hides_no_other(here: Path, cli: Cli) -> None:
     ran = cli("apply", ".")
     assert ran.status == 2
     assert ran.last.startswith("Rewrote 2 of 2 files and added accel.py: 2 edits by 1 rule.")
-    assert cells((here / "a.ipynb").read_text())[1:] == ["print 'x'\nmodel = x.cuda(", "y = x.to(accel.device())"]
+    assert cells((here / "a.ipynb").read_text())[1:] == ["x = 'x\nmodel = x.cuda(", "y = x.to(accel.device())"]
     ran = cli("check", "--output-format", "json", ".")
     (told,) = json.loads(ran.out)["errors"]
     assert told["file"] == "a.ipynb"

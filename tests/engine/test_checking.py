@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -1853,6 +1854,16 @@ def test_what_runs_with_python_2_alone_is_left(tmp_path: Path) -> None:
     assert {name for name, result in found.items() if isinstance(result, Changed)} == {"lib.py", "new.py", "accel.py"}
     left = planned(tmp_path, "check")["start.py"].findings
     assert "runs together with model.py, which looks like Python 2" in left[0].message
+
+
+@pytest.mark.parametrize(("line", "kind"), [("print 'a model'", Unchanged), ("x = = 1", Changed)])
+def test_a_notebook_of_python_2_is_left(tmp_path: Path, line: str, kind: type) -> None:
+    """Found in CSRNet-pytorch: its helper is no Python 2, and the cell that was not read moved to CUDA, too."""
+    cells = ["import torch\nmodel = torch.nn.Linear(2, 2)\nmodel.cuda()", f"{line}\nx = torch.ones(2).cuda()"]
+    made = ({"cell_type": "code", "metadata": {}, "outputs": [], "source": cell} for cell in cells)
+    book = {"cells": [*made], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    write_tree(tmp_path, {"val.ipynb": json.dumps(book)})
+    assert isinstance(planned(tmp_path)["val.ipynb"], kind)
 
 
 @pytest.mark.parametrize(("line", "is_old"), [("print 'read'", True), ("print('read')", False)])

@@ -118,6 +118,8 @@ def test_the_oldest_python_that_a_package_runs_on(
         ("Python", "It relies on Python 3.5 and PyTorch 0.4.1", (3, 5)),
         ("Python", "- a Python installation version 2.7", (2, 7)),  # found in deepcluster
         ("Python", "runs with Python 2", (2, 99)),
+        ("Python", "Python: 2.7\n\nPyTorch: 0.4.0", (2, 7)),  # found in CSRNet-pytorch
+        ("PyTorch", "Python: 2.7\n\nPyTorch: 0.4.0", (0, 4)),
         ("Python", "pip install python-dateutil==2.8, and `python 01_train.py`", None),
         ("Python", "PyTorch 0.4.1", None),
         ("PyTorch", "Python 3.6 and PyTorch 0.3.1", (0, 3)),  # found in rethinking-network-pruning

@@ -99,10 +99,13 @@ class _Run:
             self.results |= dict(self._processed(sorted(self._outdated), self._mode))
 
     def _of_python_2(self) -> Held:
-        """Return all of the files that run with Python 2 alone: they import such a file, or only these import them."""
-        failed = ((path, done.result) for path, done in self.results.items() if isinstance(done.result, Failed))
+        """Return all of the files that run with Python 2 alone: they import such a file, or only these import them.
+
+        A notebook with such a cell is one.
+        """
         index, importers = self.facts.index, self.facts.index.importers
-        old = {path: path for path, result in failed if PYTHON_2 in result.error}  # each with the file that shows it
+        # each with the file that shows it
+        old = {path: path for path, done in self.results.items() if PYTHON_2 in _error(done.result)}
         around = {use.importer for path in self.rewrites for use in importers.get(path, ())}
         others = {*reached(self.rewrites, index.imported_by), *around} - old.keys()
         newest = newest_of_pages(Path(index.root), "Python") if others else None
@@ -282,6 +285,13 @@ def _writes_choice(facts: ProjectContext, done: Done) -> bool:
     if facts.settings.style != "auto" or done.rewritten is None or (done.lacks and done.lacks.helper):
         return False
     return chooses(done.rewritten.edits)
+
+
+def _error(result: FileResult) -> str:
+    """Return what kept a file, or cells of a notebook, from being read, or ""."""
+    if isinstance(result, (Changed, Unchanged)):
+        return result.unread
+    return result.error if isinstance(result, Failed) else ""
 
 
 def _touched(spans: Held, rewrites: Mapping[str, Rewritten]) -> Held:

@@ -732,9 +732,9 @@ def oldest_python(root: Path) -> tuple[tuple[int, int], str] | None:
 
 ANY_MINOR = 99  # of "Python 2"
 _SPOKEN = {
-    "Python": re.compile(r"\bpython *(?:install(?:ation)? *)?(?:version|v|[=>]=?)? *([23])(?:\.(\d+))?(?!\w)", re.I),
+    "Python": re.compile(r"\bpython *(?:install(?:ation)? *)?(?:version|v|[=>]=?|:)? *([23])(?:\.(\d+))?(?!\w)", re.I),
     "PyTorch": re.compile(
-        r"\b(?:py)?torch *(?:install(?:ation)? *)?\(? *(?:version|v|[=>]=?)? *(\d)\.(\d+)(?!\w)", re.I
+        r"\b(?:py)?torch *(?:install(?:ation)? *)?\(? *(?:version|v|[=>]=?|:)? *(\d)\.(\d+)(?!\w)", re.I
     ),
 }
 
