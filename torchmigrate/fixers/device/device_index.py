@@ -65,8 +65,10 @@ def _place(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
     moves = [node for node in reads if moves_data(module, node)]
     if _is_other_device(context, up.targets[0].id):
         moves += [node for node in reads if isinstance(module.parent(node), ast.Return)]
-    if moves and len(up.targets) == 1 and all(node in moves or _is_asked_for_none(module, node) for node in reads):
-        yield context.rewrite("$x.get_device()", "$x.device", None, Safety.SAFE, _PLACE) or context.note(_PLACE)
+    is_only_moved_to = len(up.targets) == 1 and all(n in moves or _is_asked_for_none(module, n) for n in reads)
+    if moves:
+        fixed = context.rewrite("$x.get_device()", "$x.device", None, Safety.SAFE, _PLACE) if is_only_moved_to else None
+        yield fixed or context.note(_PLACE)
 
 
 _PLACE = "the number of a tensor's device stands for one of CUDA before torch 2.5; `.device` is where the tensor is"
