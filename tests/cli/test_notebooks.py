@@ -116,7 +116,9 @@ def test_what_holds_an_edit_is_named_by_its_cell(here: Path, cli: Cli) -> None:
     assert "4 left alone (-v). 4 of them stay on CUDA: a.ipynb, cell 2, line 3: this device is handed to" in ran.last
     other = HANDED.replace("ctranslate2", "faster_whisper").replace("Translator", "WhisperModel")
     write_tree(here, {"b.py": f"{chosen}\n{HANDED}\n", "c.py": f"{chosen}\n{other}\n"})
-    assert "6 of them stay on CUDA, 4 for one reason: a.ipynb, cell 2, line 3: this" in cli("check", ".").last
+    told = cli("check", ".").last
+    assert "6 of them stay on CUDA, 4 for one reason: a.ipynb, cell 2, line 3: this" in told
+    assert told.endswith(", which takes auto or cpu or cuda only, as at 1 other place.")
     (here / "c.py").unlink()
     (here / "b.py").unlink()
     assert cli("check", "a.ipynb").last.count("2 left alone (-v). 2 of them stay on CUDA: a.ipynb, cell 2") == 1

@@ -200,16 +200,19 @@ class Report:
 
     def _describe_held(self) -> Iterator[str]:
         """Yield the sentence that says why most of what is held back stays on CUDA."""
-        places: dict[str, list[str]] = {}  # by the words of a reason, without the line in front of them
+        reasons: dict[str, list[str]] = {}  # by the words of a reason, the places in front of them
         for result, finding in self.left:
             if finding.held:
-                file = f"{visible(self.name(result.path))}, " * finding.held.startswith(("line ", "cell "))
-                places.setdefault(finding.held.partition(": ")[2], []).append(file + finding.held)
-        most = max(places.values(), key=len, default=[])
-        total = sum(map(len, places.values()))
-        if most:
-            part = "" if len(most) == total else f", {len(most)} for one reason"
-            yield f"{total} of them stay{'s' if total == 1 else ''} on CUDA{part}: {most[0]}."
+                place, _, words = finding.held.partition(": ")
+                file = f"{visible(self.name(result.path))}, " * place.startswith(("line ", "cell "))
+                reasons.setdefault(words or place, []).append(f"{file}{place}: " if words else "")
+        words, places = max(reasons.items(), key=lambda reason: len(reason[1]), default=("", []))
+        total = sum(map(len, reasons.values()))
+        if places:
+            part = "" if len(places) == total else f", {len(places)} for one reason"
+            others = len(set(places)) - 1
+            also = f", as at {counted(others, 'other place')}" if others else ""
+            yield f"{total} of them stay{'s' if total == 1 else ''} on CUDA{part}: {places[0]}{words}{also}."
 
     def _describe_findings(self) -> str:
         if not self.read and not self.others:
