@@ -107,8 +107,9 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
             reason := _double(module, region, mended) or _raising(module, region, raising, hindering, wrapping)
         ):
             is_refusal = region.refusal and region.home not in _starting_groups(module)
-            if not is_refusal and region.guard in offers():
-                spared[region.guard] = offers()[region.guard], reason
+            question = None if is_refusal else _asked_before(module, region, offers())
+            if question is not None:
+                spared[question] = offers()[question], reason
                 continue
             told.add(reason)
             region.reason, region.body_stays = reason, region.skips or bool(region.refusal)
@@ -118,8 +119,23 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
             region.reason = PORTABLE  # it refuses what the ladder would not take
     blocked = Around(_blocked(regions))
     if (why := module.facts.without_mps.get(str(module.path))) is not None:
-        spared = {span: (text, why) for span, text in offers().items() if blocked.find(*span) is None} | spared
+        behind = Around((span, "") for r in regions if r.guard in offers() for span in r.covered)
+        guards = {region.guard for region in regions}
+        asked = (span for span in offers() if span in guards or behind.find(*span) is None)
+        spared = {span: (offers()[span], why) for span in asked if blocked.find(*span) is None} | spared
     return [_settle(f, blocked, told) for f in _without_mps(findings, spared)]
+
+
+def _asked_before(module: SemanticModel, region: GuardRegion, offers: Mapping[Span, str]) -> Span | None:
+    """Return what is asked for an accelerator before a guard comes out: the guard, or one that `and` ties to it."""
+    if region.guard in offers:
+        return region.guard
+    for up, below in module.around(expressions(module)[region.guard], ast.BoolOp):
+        before = up.values[: [*map(id, up.values)].index(id(below))] if isinstance(up.op, ast.And) else []
+        found = next((span for span in map(module.span, before) if span in offers), None)
+        if found is not None:
+            return found
+    return None
 
 
 def _only_tells(module: SemanticModel, region: GuardRegion) -> bool:

@@ -316,7 +316,7 @@ class Check:
             if found:
                 break  # the other users are asked when these edits have been held back
         held: Held = {}
-        if spared := self._beside_what_leaves_mps_out(found, owners, by_path):
+        if spared := self._beside_what_leaves_mps_out(found, owners, by_path, after):
             self.without_mps |= spared
             return held  # once they are rewritten, the rest is checked again
         for fault in found:
@@ -326,13 +326,22 @@ class Check:
         return held
 
     def _beside_what_leaves_mps_out(
-        self, found: Iterable[Fault], owners: Mapping[int, tuple[str, Edit]], by_path: Mapping[str, Rewritten]
+        self,
+        found: Iterable[Fault],
+        owners: Mapping[int, tuple[str, Edit]],
+        by_path: Mapping[str, Rewritten],
+        after: Mapping[World, Observations],
     ) -> dict[str, str]:
-        """Return the files, with reasons, whose devices move to MPS and leave those of a file that leaves MPS out."""
+        """Return the files, with reasons, whose devices move to MPS and leave those of a choice that leaves MPS out.
+
+        Such a choice is made in the file of those devices, or reaches them.
+        """
         spared: dict[str, str] = {}
-        for fault in found:
+        for fault in (each for each in found if each.world.kind == "mps"):
             file = by_path.get(fault.place[0]) or self._settled.get(fault.place[0])
-            if fault.world.kind == "mps" and file and any("is_complete" in edit.text for edit in file.edits):
+            reaching = after[fault.world].edits(DEVICE, fault.place)
+            edits = [*(file.edits if file else ()), *(owners[number][1] for number in reaching if number in owners)]
+            if any("is_complete" in edit.text for edit in edits):
                 paths = {owners[number][0] for number in fault.edits} - self.without_mps.keys()
                 spared |= {path: self._reason(fault, path) for path in paths}
         return spared
