@@ -94,6 +94,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
     offers = cache(partial(_offers, module, findings))
     ends = cache(partial(_ends_without_cuda, module, findings))
     spared: dict[Span, tuple[str, str]] = {}  # what is not to lead to MPS: its text then, and the reason
+    sparing: dict[Function | None, str] = {}  # the functions that ask so: their other questions come out the same
     told: set[str] = set()  # reasons that the last line of a report gives
     for region in regions:
         if not region.reason and (at := bound(region)) is not None:
@@ -110,6 +111,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
             question = None if is_refusal else _asked_before(module, region, offers())
             if question is not None:
                 spared[question] = offers()[question], reason
+                sparing[region.home] = reason
                 continue
             told.add(reason)
             region.reason, region.body_stays = reason, region.skips or bool(region.refusal)
@@ -117,6 +119,9 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
     for region in regions:
         if region.refusal and not region.reason and region.home in portable:
             region.reason = PORTABLE  # it refuses what the ladder would not take
+    for region in regions:
+        if region.home in sparing and not region.reason and region.guard in offers():
+            spared.setdefault(region.guard, (offers()[region.guard], sparing[region.home]))
     blocked = Around(_blocked(regions))
     if (why := module.facts.without_mps.get(str(module.path))) is not None:
         behind = Around((span, "") for r in regions if r.guard in offers() for span in r.covered)
