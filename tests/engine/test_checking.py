@@ -2147,3 +2147,22 @@ def test_a_tensor_type_without_a_choice_stays_where_it_is_cast_to(tmp_path: Path
     files = {"train.py": text, "use.py": f"{waits}def made(x, kind):\n    return {use}\n"}
     found = planned(write_tree(tmp_path, files))["train.py"]
     assert isinstance(found, Changed) is changes
+
+
+@pytest.mark.parametrize(
+    ("start", "reason"),
+    [
+        ("def init_dist(backend='nccl', **kwargs):\n    dist.init_process_group(backend=backend, **kwargs)\n", "hands it"),
+        ("def init_dist(**kwargs):\n    dist.init_process_group('nccl', **kwargs)\n", "change them by hand"),
+        ("from mmcv.runner import init_dist\ndef init(b):\n    dist.init_process_group(b)\n", "change them by hand"),
+    ],
+    ids=["the project's own start", "a start that names nccl", "a library's start"],
+)
+def test_a_backend_in_settings_is_reported_unless_the_project_hands_it_to_the_helper(
+    tmp_path: Path, start: str, reason: str
+) -> None:
+    """Found in ttfnet: 145 settings were to be changed by hand, and its `init_dist` asks the helper."""
+    settings = "model = dict(type='Net')\ndist_params = dict(backend='nccl')\n"
+    write_tree(tmp_path, {"configs/net.py": settings, "env.py": f"import torch.distributed as dist\n{start}"})
+    (found,) = planned(tmp_path, "check")["configs/net.py"].findings
+    assert reason in found.message

@@ -142,6 +142,11 @@ class ProjectContext:
         """Return whether a file of the project starts nccl, or the helper's backend; this reads all files."""
         return process_facts.project_starts_nccl(self.index)
 
+    @cached_property
+    def starter_of_given_backends(self) -> str:
+        """Return a file that starts process groups with a backend that it is given, or ""; this reads all files."""
+        return process_facts.starter_of_given_backends(self.index)
+
     def line_length(self, path: Path) -> int | None:
         """Return the line length that a formatter or linter is told for a file, in the nearest folder, or None."""
         root = Path(self.root)

@@ -234,6 +234,28 @@ def project_starts_nccl(index: ImportIndex) -> bool:
     )
 
 
+def starter_of_given_backends(index: ImportIndex) -> str:
+    """Return a file that starts process groups with a backend that it is given, or "" if none or a library does so."""
+    if any(item.name == "init_dist" and _top(item) in _OPENMMLAB for items in index.imports.values() for item in items):
+        return ""
+    return next((path for path in sorted(index.holding(_START.encode())) if _starts_given(_read(path, index))), "")
+
+
+@lru_cache(maxsize=256)
+def _starts_given(raw: bytes) -> bool:
+    try:
+        calls = [node for node in ast.walk(syntax_tree(raw)) if isinstance(node, ast.Call)]
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    starts = (call for call in calls if last_name(call.func) == _START)
+    given = (next((k.value for k in c.keywords if k.arg == "backend"), next(iter(c.args), None)) for c in starts)
+    return any(isinstance(backend, (ast.Name, ast.Attribute, ast.Subscript)) for backend in given)
+
+
+_START = "init_process_group"
+_OPENMMLAB = ("mmcv", "mmengine")  # whose `init_dist` hands a backend to torch as it is
+
+
 def files_compiled(index: ImportIndex) -> frozenset[str]:
     """Return the files that may share a process with code which compiles functions (torch.compile), or may."""
     return _in_programs_with(index, COMPILING, compiles, (b"torch.compile", b"dynamo"))

@@ -6,6 +6,7 @@ The backend of a process group is "nccl" where one is chosen, compared, listed o
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -540,6 +541,10 @@ def _keyword(
             yield _composed(context)
     elif _BACKEND.search(arg):
         why = _STORED.get(last)
+        facts = context.module.facts
+        if why and (starter := facts.starter_of_given_backends):
+            yield context.left(f"{os.path.relpath(starter, facts.index.root)} hands it to the helper")
+            return
         yield context.replace(node, _HELPER, *((Safety.UNSAFE, f"{context.rule.message}; {why}") if why else ()))
     elif arg == "default" and isinstance(call, ast.Call) and _speaks_of_backend(context.module, call):
         yield from _option(context, node, call)
