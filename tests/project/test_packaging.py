@@ -26,6 +26,7 @@ STATED: list[tuple[dict[str, str], tuple[str, str] | None]] = [
     ({"requirements.txt": "torch>=2.6  # why\n"}, (">=2.6", "requirements.txt:1")),
     ({"requirements.txt": "torch == 2.1.0+cu118\n"}, (">=2.1", "requirements.txt:1")),
     ({"requirements.txt": "torch>=2\n"}, (">=2.0", "requirements.txt:1")),
+    ({"requirement.txt": "torch==0.3.1\n"}, (">=0.3", "requirement.txt:1")),  # found in EnlightenGAN
     ({"requirements.txt": "torch[opt]>=1.9,<2.5; python_version > '3.7'\n"}, (">=1.9", "requirements.txt:1")),
     ({"requirements.txt": "torch<3\n"}, None),
     ({"requirements.txt": "torch!=2.1\n"}, None),

@@ -110,7 +110,7 @@ def _is_in_tree(root: Path) -> bool:
 def describing(read: Iterable[str], root: Path) -> list[str]:
     """Return files that may state the torch that the project needs, other than those in `read`."""
     folders = {os.path.dirname(path) for path in read} | {str(up) for up in (root, *root.parents[:2])}
-    tops = [str(path) for path in root.glob("requirements*.txt")]
+    tops = [str(path) for path in root.glob("requirement*.txt")]
     named = (f"{folder}/{name}" for folder in folders for name in _METADATA_FILES)
     return sorted({*(path for path in named if os.path.isfile(path)), *tops} - {*read})
 

@@ -93,7 +93,7 @@ def _becomes(row: Row, analysis: Analysis) -> Iterator[str]:
 
 
 # files that the project context, settings and rules are read from
-_WATCHED = "**/{*.py,*.pyi,*.toml,setup.cfg,requirements*.txt}"
+_WATCHED = "**/{*.py,*.pyi,*.toml,setup.cfg,requirement*.txt}"
 _NOTEBOOKS = types.NotebookDocumentSyncOptions(
     [types.NotebookDocumentFilterWithCells(cells=[types.NotebookCellLanguage("python")])], save=True
 )

@@ -761,7 +761,7 @@ def _versions(spoken: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 def _of_lists(root: Path) -> Iterator[_Stated]:
     yield from _of_pipfile(root)
     seen: set[Path] = set()
-    for pattern in ("requirements*.txt", "requirements*.in", "requirements/*.txt", "requirements/*.in"):
+    for pattern in ("requirement*.txt", "requirements*.in", "requirements/*.txt", "requirements/*.in"):
         for path in sorted(root.glob(pattern)):
             yield from _of_requirements(root, path, seen)
     for path in _conda_files(root):
