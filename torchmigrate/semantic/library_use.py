@@ -353,7 +353,8 @@ def _bound_to_cuda(module: SemanticModel) -> Iterator[ast.AST]:
         match node:
             case ast.Call(ast.Attribute(ast.Name(owner), name) as func):
                 is_module = _is_compiled(owner) and not _is_variable(module, func, owner)
-                is_of_gpu = owner == "gpu" and _KERNEL.fullmatch(name)
+                is_named = owner == "gpu" or (owner.endswith("_gpu") and not _is_variable(module, func, owner))
+                is_of_gpu = is_named and _KERNEL.fullmatch(name)
                 if is_module or is_of_gpu or _is_compiled(name):
                     yield func
             case ast.Call(ast.Attribute(ast.Attribute(ast.Name(), "gpu" | "cuda"), name) as func):

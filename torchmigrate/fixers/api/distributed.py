@@ -877,11 +877,32 @@ def _is_used_at_import(module: SemanticModel, call: ast.Call, uses: Callable[[as
 
 
 def _is_iterated(module: SemanticModel, call: ast.Call) -> bool:
-    """Return whether a loader of a script is iterated anywhere in it, as in `train()`."""
+    """Return whether a loader of a script is iterated where an import comes to, or in a function that it calls."""
     match module.parent(call):
         case ast.Assign([ast.Name(name)]):
-            return any(_iterates(node, name) for node in module.nodes)
+            return any(_iterates(node, name) and _is_reached_at_import(module, node) for node in module.nodes)
     return False
+
+
+def _is_reached_at_import(module: SemanticModel, node: ast.AST) -> bool:
+    know_parents(module)
+    function = module.function(node)
+    return function.name in _called_at_import(module) if function is not None else _is_unguarded(module, node)
+
+
+@query
+def _called_at_import(module: SemanticModel) -> frozenset[str]:
+    """Return the last names of what a script calls when it is imported, and of what that calls in the file."""
+    inside: dict[str, set[str]] = {}  # what is called in the functions of a name
+    first: set[str] = set()
+    know_parents(module)
+    for call in (node for node in module.nodes if isinstance(node, ast.Call)):
+        function = module.function(call)
+        if function is not None:
+            inside.setdefault(function.name, set()).add(last_name(call.func))
+        elif _is_unguarded(module, call):
+            first.add(last_name(call.func))
+    return frozenset(reached(sorted(first), lambda name: sorted(inside.get(name, ()))))
 
 
 def _iterates(node: ast.AST, name: str) -> bool:
