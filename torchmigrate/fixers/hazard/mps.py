@@ -64,7 +64,7 @@ def float64(context: RuleContext) -> Iterator[Finding]:
             yield context.note()
         elif (line := results_moved(module).get(at)) is not None:
             yield context.note(_OF_NUMPY.format(line))
-    elif isinstance(context.ref, ast.Attribute) and context.ref.attr == "double":
+    elif last_name(context.ref) == "double" and context.qualified != "torch.double":
         if context.call is not None and not context.call.args and moved(context.module, context.call):
             yield context.note()
     elif context.qualified == "torch.cuda.DoubleTensor" or moved(context.module, context.ref):
