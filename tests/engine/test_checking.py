@@ -2152,7 +2152,10 @@ def test_a_tensor_type_without_a_choice_stays_where_it_is_cast_to(tmp_path: Path
 @pytest.mark.parametrize(
     ("start", "reason"),
     [
-        ("def init_dist(backend='nccl', **kwargs):\n    dist.init_process_group(backend=backend, **kwargs)\n", "hands it"),
+        (
+            "def init_dist(backend='nccl', **kwargs):\n    dist.init_process_group(backend=backend, **kwargs)\n",
+            "hands it",
+        ),
         ("def init_dist(**kwargs):\n    dist.init_process_group('nccl', **kwargs)\n", "change them by hand"),
         ("from mmcv.runner import init_dist\ndef init(b):\n    dist.init_process_group(b)\n", "change them by hand"),
     ],
