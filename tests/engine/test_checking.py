@@ -2169,3 +2169,44 @@ def test_a_backend_in_settings_is_reported_unless_the_project_hands_it_to_the_he
     write_tree(tmp_path, {"configs/net.py": settings, "env.py": f"import torch.distributed as dist\n{start}"})
     (found,) = planned(tmp_path, "check")["configs/net.py"].findings
     assert reason in found.message
+
+
+LOGGER = """import torch
+class Value:
+    def synchronize(self):
+        return torch.tensor([1.0], dtype=torch.float64, device="cuda")
+class Logger:
+    def synchronize(self):
+        for meter in self.meters.values():
+            meter.synchronize()
+    def log_every(self, rows, {parameter}):
+        {given}
+        if torch.cuda.is_available():
+            words = " ".join(["{{rows}}", "{{memory}}"])
+        else:
+            words = " ".join(["{{rows}}"])
+        time = Value()
+        for row in rows:
+            yield row
+            if torch.cuda.is_available():
+                say(words.format(rows=str(self), memory=torch.cuda.max_memory_allocated()))
+            else:
+                say(words.format(rows=str(self)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameter", "given", "question"),
+    [
+        ("logger=None", "say = print if logger is None else logger.info", "is_complete"),
+        ("logger=None", "say = print", "is_available"),
+        ("say", "pass", "is_complete"),
+    ],
+    ids=["one of two", "what only tells", "what may do anything"],
+)
+def test_all_questions_of_a_function_come_out_the_same(
+    tmp_path: Path, parameter: str, given: str, question: str
+) -> None:
+    """Found in DAB-DETR: on MPS one question said that there is an accelerator, and the next one that there is none."""
+    write_tree(tmp_path, {"misc.py": LOGGER.format(parameter=parameter, given=given)})
+    assert texts_after(tmp_path)["misc.py"].count(f"if accel.{question}():") == 2

@@ -177,11 +177,19 @@ def _asks(module: SemanticModel, func: ast.expr) -> bool:
     if name.startswith("torch."):
         return name.startswith("torch.cuda.") and last_name(func).islower() and not last_name(func).startswith("set_")
     if isinstance(func, ast.Name):
-        return module.scope(func).find(func.id) is None
+        _, bindings = module.scope(func).find(func.id) or (None, [])
+        return all(b.value is not None and last_name(b.value) in _TELLING for b in bindings)
     is_own = last_name(func) in functions(module) or module.facts.hierarchy.named(last_name(func))
     return last_name(func) not in ("cuda", "to") and not is_own
 
 
+_TELLING = (
+    "print",
+    "debug",
+    "info",
+    "warning",
+    "write",
+)  # what a local name of such a function is: `say = logger.info`
 _OFFER = re.compile(r"(?P<helper>.+)\.(is_available\(\)|(?P<device>device\([^()]*\))|device_type\(\))")
 _PLAIN_PLACES = (ast.Assign, ast.AnnAssign, ast.Return, ast.keyword, ast.Call)
 

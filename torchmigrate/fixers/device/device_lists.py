@@ -12,7 +12,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.fixers.device import device_defaults
 from torchmigrate.semantic.device_expr import DEVICE_NAME, Device, is_cpu, parse
 from torchmigrate.semantic.model import SemanticModel, query
-from torchmigrate.semantic.references import helper_function, spell, spelled, strings_in
+from torchmigrate.semantic.references import helper_function, reads_of, spell, spelled, strings_in
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leaves_block
 from torchmigrate.syntax.scope import FUNCTIONS
@@ -287,8 +287,20 @@ def left(context: RuleContext, whole: ast.AST, outer: ast.AST, up: ast.AST | Non
         # a test above it chooses what the string stands for, and must not say yes to another device
         is_added = isinstance(up, ast.Call) and last_name(up.func) in ("append", "add", "insert")
         is_given = is_added or isinstance(up, (ast.Assign, ast.AnnAssign, ast.Yield))
-        kept = is_given and parse(context.module, whole) is not None
+        kept = (
+            is_given and parse(context.module, whole) is not None and not (is_added and _is_read_by_none(context, up))
+        )
         yield replace(context.left(reason), blocks=kept)
+
+
+def _is_read_by_none(context: RuleContext, added: ast.AST | None) -> bool:
+    """Return whether a call adds to a list of the same scope of which nothing else is asked than to take more."""
+    match added:
+        case ast.Call(ast.Attribute(ast.Name(name))):
+            home = context.scope.find(name)
+            reads = reads_of(context.module, name, home[0]) if home is not None else ()
+            return bool(reads) and all(read.chain == f"{name}.append" for read in reads)
+    return False
 
 
 def _may_be_device(up: ast.AST, outer: ast.AST) -> bool:
