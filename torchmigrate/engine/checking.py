@@ -99,12 +99,12 @@ class _Run:
             self.results |= dict(self._processed(sorted(self._outdated), self._mode))
 
     def _of_python_2(self) -> Held:
-        """Return all of the files that run with Python 2 alone: they import such a file, or only these import them.
+        """Return all of the files that run with Python 2 alone, notebooks with such a cell among them.
 
-        A notebook with such a cell is one.
+        They import such a file, or only such files import them.
         """
         index, importers = self.facts.index, self.facts.index.importers
-        # each with the file that shows it
+        # by path, the file that shows it
         old = {path: path for path, done in self.results.items() if PYTHON_2 in _error(done.result)}
         around = {use.importer for path in self.rewrites for use in importers.get(path, ())}
         others = {*reached(self.rewrites, index.imported_by), *around} - old.keys()

@@ -183,13 +183,8 @@ def _asks(module: SemanticModel, func: ast.expr) -> bool:
     return last_name(func) not in ("cuda", "to") and not is_own
 
 
-_TELLING = (
-    "print",
-    "debug",
-    "info",
-    "warning",
-    "write",
-)  # what a local name of such a function is: `say = logger.info`
+# what tells, under whatever name a function has it: `say = logger.info`
+_TELLING = ("print", "debug", "info", "warning", "write")
 _OFFER = re.compile(r"(?P<helper>.+)\.(is_available\(\)|(?P<device>device\([^()]*\))|device_type\(\))")
 _PLAIN_PLACES = (ast.Assign, ast.AnnAssign, ast.Return, ast.keyword, ast.Call)
 

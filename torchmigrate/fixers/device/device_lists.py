@@ -287,14 +287,13 @@ def left(context: RuleContext, whole: ast.AST, outer: ast.AST, up: ast.AST | Non
         # a test above it chooses what the string stands for, and must not say yes to another device
         is_added = isinstance(up, ast.Call) and last_name(up.func) in ("append", "add", "insert")
         is_given = is_added or isinstance(up, (ast.Assign, ast.AnnAssign, ast.Yield))
-        kept = (
-            is_given and parse(context.module, whole) is not None and not (is_added and _is_read_by_none(context, up))
-        )
+        is_read = not (is_added and _is_only_added_to(context, up))
+        kept = is_given and is_read and parse(context.module, whole) is not None
         yield replace(context.left(reason), blocks=kept)
 
 
-def _is_read_by_none(context: RuleContext, added: ast.AST | None) -> bool:
-    """Return whether a call adds to a list of the same scope of which nothing else is asked than to take more."""
+def _is_only_added_to(context: RuleContext, added: ast.AST | None) -> bool:
+    """Return whether a call appends to a list that the code appends to, and does not read."""
     match added:
         case ast.Call(ast.Attribute(ast.Name(name))):
             home = context.scope.find(name)
