@@ -168,6 +168,10 @@ def _lines_lost(source: Source, outcome: Outcome) -> bytes | None:
     for edit in flatten(outcome.passes, len(source.utf8)):
         whole = range(at(edit.start), at(edit.end) + 1)
         touched |= {*whole} if touched & {*whole} else set()
+    for f in outcome.applied:  # a fix of several places touches the others, too, where it edits what the finding names
+        places = [range(at(e.start), at(e.end) + 1) for e in f.fix.edits] if f.fix and outcome.passes else []
+        if f.fix and {*f.fix.edits} <= {*outcome.passes[0]} and any(f.line in lines for lines in places):
+            touched.update(*places)
     for node in ast.walk(ast.parse(source.text)):  # a rewrite may begin before what the finding names
         if isinstance(node, ast.stmt):
             inner = getattr(node, "body", None) or getattr(node, "cases", None)
