@@ -16,7 +16,7 @@ from torchmigrate.project.helper_file import NAMES
 from torchmigrate.project.helper_parts import compiles, defers_cuda, forms_groups
 from torchmigrate.project.import_graph import BACKENDS, COMPILING, DEFERRING, GROUPING, SETTER, TF32, Import, reached
 from torchmigrate.source.encoding import HELPER_MARK
-from torchmigrate.syntax.resolver import Resolver, chain_of, last_name
+from torchmigrate.syntax.resolver import Resolver, argument_of, chain_of, last_name
 from torchmigrate.syntax.scope import Scope, build_scopes
 from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER
 from torchmigrate.torch_api.libraries import LAUNCHERS
@@ -247,8 +247,7 @@ def _starts_given(raw: bytes) -> bool:
         calls = [node for node in ast.walk(syntax_tree(raw)) if isinstance(node, ast.Call)]
     except (SyntaxError, ValueError, RecursionError):
         return False
-    starts = (call for call in calls if last_name(call.func) == _START)
-    given = (next((k.value for k in c.keywords if k.arg == "backend"), next(iter(c.args), None)) for c in starts)
+    given = (argument_of(call, "backend", 0) for call in calls if last_name(call.func) == _START)
     return any(isinstance(backend, (ast.Name, ast.Attribute, ast.Subscript)) for backend in given)
 
 
