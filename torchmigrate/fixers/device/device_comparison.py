@@ -61,7 +61,7 @@ def half_flag(context: RuleContext) -> Iterator[Finding]:
     """Keep half precision where it was: `half = device.type != "cpu"` means CUDA in a project that knows no other."""
     match context.node:
         case ast.Compare(ast.Attribute(_, "type") as subject, [ast.NotEq()], [ast.Constant("cpu") as cpu]):
-            if _is_device(subject) and any(map(turns_half_on, _told_to(context.module, context.node))):
+            if _is_device(context.module, subject) and any(map(turns_half_on, _told_to(context.module, context.node))):
                 start, end = context.module.span(subject)[1], context.module.span(cpu)[1]
                 text = context.module.source.utf8[start:end].decode()
                 yield context.fix([Edit(start, end, text.replace("!=", "==").replace("cpu", "cuda"))])
@@ -134,14 +134,16 @@ def _string_test(context: RuleContext) -> Test | None:
         ):
             pattern, asked = _asked(subject)
             return (
-                (up, f'{pattern}.startswith("cuda")', f"accel.is_accelerated({asked})") if _is_device(subject) else None
+                (up, f'{pattern}.startswith("cuda")', f"accel.is_accelerated({asked})")
+                if _is_device(context.module, subject)
+                else None
             )
     return None
 
 
 def _compare(module: SemanticModel, node: ast.Compare, subject: ast.expr, op: ast.cmpop, is_left: bool) -> Test | None:
     pattern, asked = _asked(subject)
-    if not _is_device(subject):
+    if not _is_device(module, subject):
         return None
     match op:
         case ast.In() | ast.NotIn() if not is_left and not _is_plural(subject):
@@ -170,11 +172,11 @@ def _is_plural(subject: ast.expr) -> bool:
     return last_name(subject).endswith("s")
 
 
-def _is_device(subject: ast.expr) -> bool:
+def _is_device(module: SemanticModel, subject: ast.expr) -> bool:
     """Return whether the subject is a device, its type or its text, and no message, name or backend."""
     match subject:
         case ast.Call(ast.Name("str"), [inner], []) | ast.Attribute(inner, "type"):
-            return _is_device(inner)
+            return makes_device(module, inner) or _is_device(module, inner)
         case ast.Name(name) | ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
             return bool(DEVICE_NAME.search(name))
     return False
