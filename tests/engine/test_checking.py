@@ -1877,6 +1877,23 @@ def test_what_runs_with_a_file_of_python_2_that_names_no_device_is_left(
     assert any("runs together with voc.py, which" in f.message for f in found["main.py"].findings) is is_old
 
 
+@pytest.mark.parametrize("word", ["async", "non_blocking"])
+def test_what_runs_only_with_a_file_that_new_pythons_do_not_read_is_left(tmp_path: Path, word: str) -> None:
+    """Found in manifold_mixup: its main program stayed as it was, and all that it imports took the helper."""
+    files = {
+        "main.py": f"import torch\nimport nets\nx = torch.zeros(3).cuda({word}=True)\n",
+        "nets.py": "import torch\ndef zeros():\n    return torch.zeros(3).cuda()\n",
+        "look.py": "import torch\nimport shared\n",
+        "new.py": "import torch\nimport look\ntorch.zeros(3).cuda()\n",
+        "shared.py": "import torch\ndef ones():\n    return torch.ones(3).cuda()\n",
+    }
+    found = planned(write_tree(tmp_path, files), "apply")
+    is_old = word == "async"
+    assert isinstance(found["nets.py"], Unchanged) is is_old
+    assert any("main.py, which no Python since 3.7 reads" in f.message for f in found["nets.py"].findings) is is_old
+    assert isinstance(found["shared.py"], Changed)
+
+
 @pytest.mark.parametrize(("line", "is_old"), [("import cPickle", True), ("import pickle as cPickle", False)])
 def test_what_runs_with_a_module_that_python_3_renamed_is_left(tmp_path: Path, line: str, is_old: bool) -> None:
     """Found in bottom-up-attention-vqa: its data set imports cPickle, and the helper is no Python 2."""

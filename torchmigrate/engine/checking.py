@@ -22,7 +22,7 @@ from torchmigrate.project.import_graph import CUDA, reached
 from torchmigrate.project.packaging import newest_of_pages
 from torchmigrate.rewriting.native_style import chooses
 from torchmigrate.rules.model import Ruleset
-from torchmigrate.source.encoding import PYTHON_2, calls_python_2, is_python_2
+from torchmigrate.source.encoding import calls_python_2, is_python_2, of_old_python
 from torchmigrate.worlds.check import Check, Held, Rewritten
 
 ATTEMPTS = 16  # as the held edits of all files at once may need others to go, halves of the files are tried
@@ -59,7 +59,7 @@ class _Run:
         self.rewrites: dict[str, Rewritten] = {}
         self._texts, self._mode, self._ruleset, self._jobs = dict(todo), mode, ruleset, jobs
         self._outdated: set[str] = set()  # files whose findings in `check` do not tell yet what is held back
-        self._unfit: Held = {}  # what may not change whatever else does: behind a mock, or in a program of Python 2
+        self._unfit: Held = {}  # what may not change whatever else does: behind a mock, or with an old Python
 
     def begin(self, on_progress: Progress | None) -> None:
         """Process all files, and those again for which the results of others count."""
@@ -85,7 +85,7 @@ class _Run:
 
     def hold_back(self) -> None:
         """Hold back every edit that does harm; what was held back for another edit is tried again beside the rest."""
-        self._unfit = {**mocks.covered(self.facts.index), **self._of_python_2()} if self.rewrites else {}
+        self._unfit = {**mocks.covered(self.facts.index), **self._of_old_python()} if self.rewrites else {}
         whole = Check(self.facts)
         waiting = self._settle(whole, None)
         if sum(map(len, self.facts.held.values())) <= FEW:
@@ -98,14 +98,15 @@ class _Run:
         if self._mode == "check":
             self.results |= dict(self._processed(sorted(self._outdated), self._mode))
 
-    def _of_python_2(self) -> Held:
-        """Return all of the files that run with Python 2 alone, notebooks with such a cell among them.
+    def _of_old_python(self) -> Held:
+        """Return all of the files that run with an old Python alone, notebooks with such a cell among them.
 
-        They import such a file, or only such files import them.
+        They import a file that Python 3, or Python 3.7, does not read, or only such files import them.
         """
         index, importers = self.facts.index, self.facts.index.importers
         # by path, the file that shows it
-        old = {path: path for path, done in self.results.items() if PYTHON_2 in _error(done.result)}
+        told = {path: of_old_python(_error(done.result)) for path, done in self.results.items()}
+        old = {path: path for path, words in told.items() if words}
         around = {use.importer for path in self.rewrites for use in importers.get(path, ())}
         others = {*reached(self.rewrites, index.imported_by), *around} - old.keys()
         newest = newest_of_pages(Path(index.root), "Python") if others else None
@@ -119,8 +120,9 @@ class _Run:
             only = {p: why for p, why in used.items() if all(u.importer in old for u in importers.get(p, ()))}
             fresh = [*({**using, **only}.keys() - old.keys())]
             old = {**using, **only, **old}
-        reason = "it runs together with {}, which looks like Python 2: port that to Python 3 first"
-        there = ((path, reason.format(os.path.relpath(why, index.root))) for path, why in old.items())
+        reasons = {why: told.get(why) or of_old_python() for why in old.values()}
+        reason = "it runs together with {}, {}"
+        there = ((p, reason.format(os.path.relpath(why, index.root), reasons[why])) for p, why in old.items())
         return {path: {(0, len(self._texts[path])): words} for path, words in there if path in self.rewrites}
 
     def _retry(self, paths: AbstractSet[str], whole: Check) -> set[str]:

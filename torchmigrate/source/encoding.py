@@ -202,6 +202,11 @@ _LINES_OF_2 = r"(?i)\s*raise\s+[\w.]+\s*,|.*<>|.*\b(0x[\da-f]+|\d+)L\b|.*\b(ur|U
 
 PYTHON_2 = "it looks like Python 2"
 _ASYNC = "; `async` is a keyword since Python 3.7: write `non_blocking=` to torch, and rename a parameter of your own"
+# what a message says of syntax that only old Pythons read, and what is said of the files around it
+_OF_OLD_PYTHON = {
+    PYTHON_2: "which looks like Python 2: port that to Python 3 first",
+    _ASYNC: "which no Python since 3.7 reads, for a parameter `async`: rename that first",
+}
 
 
 def syntax_message(error: SyntaxError) -> str:
@@ -216,6 +221,11 @@ def syntax_message(error: SyntaxError) -> str:
     old = re.search(_PYTHON_2, error.msg) or re.match(_LINES_OF_2, line)
     why = error.msg + (_ASYNC if "async=" in line else "")
     return f"not Python 3 ({why})" + (f"; {PYTHON_2}: port it to Python 3 first" if old else "")
+
+
+def of_old_python(message: str = PYTHON_2) -> str:
+    """Return what files that run together with a file are told, if only old Pythons read it by this message, or ""."""
+    return next((words for sign, words in _OF_OLD_PYTHON.items() if sign in message), "")
 
 
 _STATEMENT_OF_2 = re.compile(rb"(?m)^[ \t]*(?:print|exec)[ \t]+[^\s(=.,)]")
