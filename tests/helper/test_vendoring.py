@@ -421,6 +421,23 @@ def test_two_copies_that_one_program_may_find_hold_the_same_functions(tmp_path: 
     assert all("def empty_cache" in text and "def manual_seed_all" not in text for text in both)
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_script_that_runs_with_files_of_another_folder_finds_its_functions_there(
+    beside: bool, tmp_path: Path
+) -> None:
+    """Found in PC-DARTS, whose scripts for one GPU are copied over those of the root: each has its helper there."""
+    files = {
+        "train.py": "import torch\nimport utils\ntorch.cuda.synchronize()\n",
+        "utils.py": "import torch\ntorch.cuda.empty_cache()\n",
+        "gpu_1.0/train.py": "import torch\nimport utils\nif __name__ == '__main__':\n    torch.cuda.set_device(1)\n",
+        "other/alone.py": "import torch\ntorch.cuda.manual_seed_all(0)\n",
+    }
+    done = texts_after(write_tree(tmp_path, files | ({"gpu_1.0/utils.py": files["utils.py"]} if beside else {})))
+    assert "def set_device" in done["gpu_1.0/accel.py"]
+    assert ("def set_device" in done["accel.py"]) is not beside
+    assert "def manual_seed_all" not in done["accel.py"]
+
+
 @pytest.mark.parametrize("how", ["append", "insert"])
 def test_a_copy_in_a_package_that_is_imported_by_its_name_alone(how: str, tmp_path: Path) -> None:
     """RAFT's shape: train.py puts the folder of a package on sys.path, whose files import each other by name.

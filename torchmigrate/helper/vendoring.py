@@ -309,7 +309,7 @@ class Vendored:
             more = more.union(*(users[copy] for copy in program.loads))
             files = program.users | more
             own = system.joined(program.folder, f"{self.facts.helper}.py")
-            for copy in [own] if own in users and not program.puts_folders_first else users:
+            for copy in [own] if own in users and not program.may_find_others_first else users:
                 found[copy] |= files if copy == own or not users[copy].isdisjoint(files) else set()
         tests = everyone.intersection(reached(filter(self._is_collected, index.files), index.may_import))
         return {copy: files | (tests if users[copy] & tests else set()) for copy, files in found.items()}
@@ -329,9 +329,11 @@ class Vendored:
     def _program(self, start: str, everyone: set[str]) -> _Program:
         index, folder = self.facts.index, os.path.dirname(start)
         files = {path for path in reached([start], index.may_import) if not self._is_copy(path)}
-        is_wide = any(not system.is_inside(path, folder) for path in files) or not files.isdisjoint(self._path_edits)
         edits = files & self._path_edits.keys()
-        is_first = any(self._path_edits[path].is_put_first for path in edits)
+        is_outside = any(not system.is_inside(path, folder) for path in files)
+        is_wide = is_outside or bool(edits)
+        # without an edit, a person sets PYTHONPATH, starts it with `python -m`, or copies the files
+        is_first = any(self._path_edits[path].is_put_first for path in edits) or (is_outside and not edits)
         computes = not files.isdisjoint(self._computing)  # without, it only imports what it names
         loads = {copy for copy in self._named for path in edits if computes and self._may_add(path, copy)}
         named = {system.joined(folder, name) for path in files & self._computing for name in self._heads(path)}
@@ -451,7 +453,7 @@ class _Program:
     folder: str
     users: set[str]
     reaches_out: bool
-    puts_folders_first: bool
+    may_find_others_first: bool
     named: set[str]
     loads: set[str]
 
