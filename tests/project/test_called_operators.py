@@ -228,6 +228,41 @@ def main(cfg, x, index):
     assert (_after(tmp_path, files, "main.py") == files["main.py"]) is (stays and base != "object")
 
 
+_TRIED = "try:\n    from spatial_correlation_sampler import sample\nexcept ImportError as e:\n    "
+
+
+@pytest.mark.parametrize(
+    ("head", "stays"),
+    [
+        ("from spatial_correlation_sampler import sample", True),
+        (f"{_TRIED}import warnings\n    warnings.warn('the custom module is missing', ImportWarning)", True),
+        (f"{_TRIED}raise RuntimeError('install it') from e", True),
+        (f"{_TRIED}from plain import sample", False),
+        (f"{_TRIED}is_there = False", False),
+        (f"{_TRIED}pass\nelse:\n    is_there = True", False),
+        (f"sample = None\n{_TRIED}pass", False),
+    ],
+)
+@pytest.mark.parametrize("read", ["correlate", "other"])
+def test_a_choice_stays_beside_a_model_that_calls_a_function_with_such_a_kernel(
+    head: str, stays: bool, read: str, tmp_path: Path
+) -> None:
+    """Found in FlowNetPytorch, where a `try` only warns of the library that one of its models cannot do without."""
+    files = {
+        "nets/__init__.py": "from .flow import *\n",
+        "nets/util.py": f"{head}\ndef correlate(x, y):\n    return sample(x, y)\ndef other(x, y):\n    return x * y\n",
+        "nets/flow.py": f"from torch import nn\nfrom .util import {read}\nclass Flow(nn.Module):\n"
+        f"    def forward(self, x, y):\n        return {read}(x, y)\n",
+        "main.py": """import torch
+import nets
+def main(arch, x, y):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return nets.__dict__[arch]().to(device)(x.to(device), y.to(device))
+""",
+    }
+    assert (_after(tmp_path, files, "main.py") == files["main.py"]) is (stays and read == "correlate")
+
+
 @pytest.mark.parametrize(("transform", "stays"), [("ToSparseTensor", True), ("NormalizeFeatures", False)])
 def test_a_choice_stays_beside_what_makes_tensors_for_such_kernels(transform: str, stays: bool, tmp_path: Path) -> None:
     text = f"""import torch

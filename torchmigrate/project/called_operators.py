@@ -25,7 +25,7 @@ from torchmigrate.project.import_graph import (
     module_stem,
     reached,
 )
-from torchmigrate.syntax.resolver import chain_of, last_name
+from torchmigrate.syntax.resolver import chain_of, demands, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, Scopes, children, own_nodes, walk
 from torchmigrate.torch_api.libraries import KERNELS, OPERATORS, row_of
 from torchmigrate.torch_api.names import DOUBLES, DTYPE_WORDS, KEEPING, NUMPY_FILLED, NUMPY_OF_NUMBERS, NUMPY_RANDOM
@@ -219,29 +219,42 @@ class LibraryKernels(CalledOperators):
 
     @cached_property
     def _models(self) -> dict[str, int]:
-        """Return the files that import such a library in any case for a module of torch's, each with the line there."""
+        """Return the files in which a module of torch's calls such a library that is always there, each with the line.
+
+        It does so itself, or by a function of the file that imports the library.
+        """
         found: dict[str, int] = {}
         for path in sorted(set().union(*map(self._index.holding, OF_KERNELS))):
             scopes = self._hierarchy.scopes(path)
-            if scopes is not None and (line := self._line_in_module(Place(path, scopes.module))):
-                found[path] = line
+            names = self._always_imported(Place(path, scopes.module)) if scopes is not None else set()
+            if scopes is None or not names:
+                continue
+            parts = (part for part in _parts(scopes.module.node) if isinstance(part[0], FUNCTIONS))
+            calling = {part[0] for part in parts if any(isinstance(n, ast.Name) and n.id in names for n in part)}
+            for file in (path, *sorted(self._index.importing(path) - {path})) if calling else (path,):
+                place = Place(file, inner.module) if (inner := self._hierarchy.scopes(file)) else None
+                if place is not None and (line := self._line_in_module(place, names if file == path else (), calling)):
+                    found.setdefault(file, line)
         return found
 
-    def _line_in_module(self, place: Place) -> int:
-        heads = {*children(place.scope.node)}  # no import in a `try` is among them
-        names = {
-            name
-            for name, bindings in place.scope.names.items()
-            if any(binding.node in heads and self._is_bound(place, binding) for binding in bindings)
-        }
+    def _always_imported(self, place: Place) -> set[str]:
+        """Return the names of such libraries that a file imports at its head, in a `try` only if it demands them."""
+        heads = {*children(place.scope.node)}
+        for tried in [node for node in heads if isinstance(node, ast.Try)]:
+            heads |= {*tried.body} if demands(tried, place.scope) else set()
+        names = place.scope.names.items()
+        return {name for name, bound in names if any(b.node in heads and self._is_bound(place, b) for b in bound)}
+
+    def _line_in_module(self, place: Place, names: Collection[str], calling: Collection[ast.AST]) -> int:
+        """Return where a module of torch's reads one of these names, or one that means such a function, or 0."""
         modules = {"Module"}  # and what inherits from it in this file
         for part in _parts(place.scope.node):
             match part[:1]:
                 case [ast.ClassDef(own, bases)] if any(last_name(base) in modules for base in bases):
                     modules.add(own)
-                    reads = (node for node in part if isinstance(node, ast.Name) and node.id in names)
-                    if (read := next(reads, None)) is not None:
-                        return read.lineno
+                    for read in (node for node in part if isinstance(node, ast.Name)):
+                        if read.id in names or any(node in calling for node, _ in self._meant(place, read.id)):
+                            return read.lineno
         return 0
 
 

@@ -238,6 +238,24 @@ def ends_program(body: Sequence[ast.stmt]) -> bool:
     return bool(body) and (isinstance(body[-1], ast.Raise) or _exits(body[-1])) and not skips_test(body)
 
 
+def demands(tried: ast.Try, scope: Scope) -> bool:
+    """Return whether the file of this scope cannot do without what a `try` there imports.
+
+    Its handlers end the program, or say nothing that another line could ask: they bind no name but of an import, and
+    nothing else binds what it imports.
+    """
+    if all(ends_program(handler.body) for handler in tried.handlers):
+        return True
+    if tried.orelse or not all(isinstance(statement, (ast.Import, ast.ImportFrom)) for statement in tried.body):
+        return False
+    inside = {node for handler in tried.handlers for statement in handler.body for node in walk(statement)}
+    bindings = [(name, binding) for name, bound in scope.names.items() for binding in bound]
+    names = {name for name, binding in bindings if binding.node in tried.body}
+    return not any(
+        b.node not in tried.body if name in names else b.node in inside and not b.qualified for name, b in bindings
+    )
+
+
 SKIP_MARKS = ("skipif", "skipIf", "skipUnless")  # what makes a mark that skips a test
 
 
