@@ -1311,6 +1311,20 @@ def test_modules_that_one_script_imports_share_a_copy(tmp_path: Path) -> None:
     assert len(places) == 1
 
 
+def test_the_helper_lies_in_a_project_whose_own_folder_is_named(tmp_path: Path) -> None:
+    """Found in ChatTTS: its notebook names the checkout, and the helper lay beside this, outside of the repository."""
+    net = "import torch\n\n\ndef f(x):\n    return x.cuda()\n"
+    files = {"utils/net.py": net, "train.py": f"from nets.utils import net\n{net}"}
+    done = texts_after(write_tree(tmp_path / "nets", files))
+    assert done["utils/net.py"].startswith("import torch\nfrom nets import accel\n")
+    write_tree(tmp_path / "nets", done)
+    assert texts_after(tmp_path / "nets") == {} and not (tmp_path / "accel.py").exists()
+    setup = "from setuptools import setup\nsetup(packages=['nets'])\n"
+    files = {"nets/__init__.py": "", "nets/f.py": net, "setup.py": setup, "look/a.py": "from nets.nets import f"}
+    done = texts_after(write_tree(tmp_path / "two" / "nets", files))
+    assert {*done} == {"nets/accel.py", "nets/f.py"}
+
+
 def test_placement_does_not_hang_on_the_order_of_files(tmp_path: Path) -> None:
     for name, (files, wanted, _) in PLACES.items():
         root = write_tree(tmp_path / name, files)

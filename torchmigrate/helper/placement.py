@@ -738,6 +738,11 @@ def _absolute(index: ImportIndex, root: str, dotted: tuple[str, ...], helper: st
         return Placement(
             system.joined(top, f"{helper}.py"), f"from {'.'.join(system.dotted(top, root))} import {helper}", root
         )
+    if system.is_inside(index.root, root):  # names start above the project, and its own folder is the first of them
+        above = system.dotted(index.root, root)
+        if _installed(index.root, dotted[len(above) :]):
+            return _absolute(index, index.root, dotted[len(above) :], helper)
+        return Placement(system.joined(index.root, f"{helper}.py"), f"from {'.'.join(above)} import {helper}", root)
     return Placement(system.joined(root, f"{helper}.py"), f"import {helper}", root)
 
 

@@ -414,10 +414,12 @@ class ImportIndex:
     def tops(self) -> dict[str, str]:
         """Return the outermost packages that are imported by absolute names, each with the folder where names start.
 
-        Relative imports reach no higher.
+        Relative imports reach no higher. A folder above the project counts where no name starts within it: a checkout
+        may have any name.
         """
         uses = (u for found in self.importers.values() for u in found if not u.relative and u.dotted)
         names = sorted({(u.root, u.dotted[:n]) for u in uses for n in range(1, len(u.dotted) + 1)}, reverse=True)
+        names.sort(key=lambda name: name[0] == self.root or system.is_inside(name[0], self.root))
         tops = {system.joined(root, *dotted): root for root, dotted in names if not self._is_within(root, dotted[:-1])}
         return {top: root for top, root in tops.items() if self.is_package(top)}
 
