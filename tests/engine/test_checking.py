@@ -933,6 +933,23 @@ def test_what_refuses_on_other_devices_comes_to_run_on_none(
     assert isinstance(planned(root)["test_it.py"], Unchanged if is_kept else Changed)
 
 
+@pytest.mark.parametrize("more", ["", " and q.size(-1) <= 256"])
+@pytest.mark.parametrize("given", ["q.device", "'cuda'"])
+def test_an_assertion_of_cuda_moves_with_what_comes_to_it(tmp_path: Path, more: str, given: str) -> None:
+    """Found in Wan2.1: on MPS, "cuda" was taken to come past `assert q.device.type == "cuda"`, rewritten or not."""
+    text = f"""import torch
+def attend(q):
+    assert q.device.type == "cuda"{more}
+    return q * torch.ones(3).to(device={given})
+def main():
+    return attend(torch.ones(3).cuda())
+main()
+"""
+    found = planned(write_tree(tmp_path, {"a.py": text}))["a.py"]
+    assert isinstance(found, Changed)
+    assert f"assert accel.is_accelerated(q.device){more}".encode() in found.after
+
+
 @pytest.mark.parametrize("named", ["is_npu_available", "is_ready"])
 def test_what_refuses_is_found_in_large_projects_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str

@@ -360,7 +360,7 @@ def _deaths(
 
     @cache
     def after_dead_branches() -> list[tuple[Place, int]]:
-        dead = [place for place, wanted in old.beside if _only_dies(old, place, Const(wanted, bool))]
+        dead = [place for place, wanted in old.ends if _only_dies(old, place, Const(wanted, bool))]
         return [(place, new.entries[home].span[1]) for place in dead if (home := new.home(place)) is not None]
 
     for kind in (DEATH, DEVICE, KEPT):

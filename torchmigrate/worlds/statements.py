@@ -592,9 +592,11 @@ class Statements(Expressions):
         if failing is not None and not agrees and not self._tests_a_result(node, state, failing, frame):
             words = ast.unparse(node.msg) if node.msg else ""
             refused = _refused(node.test, failing)
-            self.seen.add(REFUSAL, self.place(node.test, frame), refused, failing.path, words, failing.doubts)
+            place = self.place(node.test, frame)
+            self.seen.add(REFUSAL, place, refused, failing.path, words, failing.doubts)
+            self.seen.ends.setdefault((place, False), set()).add(place)
             if _divides(node.test):
-                self.seen.divided.add(self.place(node.test, frame))
+                self.seen.divided.add(place)
         passing = self.refine(node.test, state, frame, True)
         self.seen.named.update(self.start(text, frame) for text in texts_beside_a_place(node.test))
         if passing is None:
