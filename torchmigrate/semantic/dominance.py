@@ -192,8 +192,8 @@ _TARGETS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)
 def decided_by(module: SemanticModel, value: ast.expr, told: Collection[str] = ()) -> ast.AST | None:
     """Return a place of the file that a value decides, or None if it is only told, kept or handed to other files.
 
-    A comparison, a test, an index, an assertion of a test suite, a size in a call of torch's and a `range` decide.
-    `told` are attributes of the value that decide nothing.
+    A comparison, a bound, a test, an index, an assertion of a test suite, a size in a call of torch's and a `range`
+    decide. `told` are attributes of the value that decide nothing.
     """
     know_parents(module)
     todo: list[tuple[ast.AST, bool]] = [(value, False)]
@@ -246,6 +246,8 @@ def _decides(module: SemanticModel, node: ast.AST, up: ast.AST) -> bool:
             return node is inside
         case ast.comprehension(ifs=tests):
             return node in tests
+        case ast.Call(ast.Name("min" | "max"), args) if any(isinstance(each, ast.Constant) for each in args):
+            return True  # `max(blocks, 0)`
         case ast.Call(func):
             return node is not func and _takes(module, func)
         case ast.keyword():
