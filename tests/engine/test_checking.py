@@ -950,6 +950,32 @@ main()
     assert f"assert accel.is_accelerated(q.device){more}".encode() in found.after
 
 
+KEEPER = """import inspect
+import sys
+def persistent(made):
+    source = inspect.getsource(sys.modules[made.__module__])
+    class Kept(made):
+        def {name}(self):
+            return print, (source,)
+    return Kept
+"""
+
+
+@pytest.mark.parametrize("name", ["__reduce__", "describe"])
+@pytest.mark.parametrize("called", ["kept.persistent", "kept.persistent()", "other"])
+def test_a_file_whose_source_goes_with_pickles_stays(tmp_path: Path, name: str, called: str) -> None:
+    """Found in edm2: snapshots of a training loaded nowhere any more but beside the helper."""
+    loss = f"import torch\nimport kept\n@{called}\nclass Loss:\n    pass\ntorch.ones(1).cuda()\n"
+    run = "import torch\nimport kept\nimport loss\nclass Run:\n    pass\ntorch.ones(1).cuda()\n"
+    files = {"kept.py": KEEPER.format(name=name), "loss.py": loss, "run.py": run}
+    found = planned(write_tree(tmp_path, files))
+    assert isinstance(found["run.py"], Changed)
+    stays = name == "__reduce__" and called != "other"
+    assert isinstance(found["loss.py"], Unchanged) is stays
+    told = ["line 4: pickles of this class hold the source" in f.message for f in found["loss.py"].findings]
+    assert any(told) is stays
+
+
 @pytest.mark.parametrize("named", ["is_npu_available", "is_ready"])
 def test_what_refuses_is_found_in_large_projects_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import itertools
 import os
@@ -18,17 +19,19 @@ from torchmigrate.engine.worker import Done, Progress, Read
 from torchmigrate.helper.placement import placement
 from torchmigrate.project import mocks
 from torchmigrate.project.context import ProjectContext
-from torchmigrate.project.import_graph import CUDA, reached
+from torchmigrate.project.import_graph import CUDA, KEEPING_SOURCE, reached
 from torchmigrate.project.packaging import newest_of_pages
 from torchmigrate.rewriting.native_style import chooses
 from torchmigrate.rules.model import Ruleset
 from torchmigrate.source.encoding import calls_python_2, is_python_2, of_old_python
+from torchmigrate.syntax.resolver import last_name
 from torchmigrate.worlds.check import Check, Held, Rewritten
 
 ATTEMPTS = 16  # as the held edits of all files at once may need others to go, halves of the files are tried
 RETRIES = 3  # an edit may have been held back for another one that was held back after it
 FEW = 40  # so many edits are all tried again; of more, those that were held back before others
 ROUNDS = 12  # holding one edit back may show that another cannot stand alone; after them, whole files are held back
+_KEPT = "line {}: pickles of this class hold the source of its file, and are loaded where no helper is"
 
 
 def run_checked(
@@ -85,7 +88,10 @@ class _Run:
 
     def hold_back(self) -> None:
         """Hold back every edit that does harm; what was held back for another edit is tried again beside the rest."""
-        self._unfit = {**mocks.covered(self.facts.index), **self._of_old_python()} if self.rewrites else {}
+        found = (
+            (mocks.covered(self.facts.index), self._of_kept_source(), self._of_old_python()) if self.rewrites else ()
+        )
+        self._unfit = {path: spans for held in found for path, spans in held.items()}
         whole = Check(self.facts)
         waiting = self._settle(whole, None)
         if sum(map(len, self.facts.held.values())) <= FEW:
@@ -97,6 +103,24 @@ class _Run:
             waiting = self._retry(retried, whole)
         if self._mode == "check":
             self.results |= dict(self._processed(sorted(self._outdated), self._mode))
+
+    def _of_kept_source(self) -> Held:
+        """Return all of the files with a class whose pickles hold the source of its file: `@persistent_class`.
+
+        They are loaded in other checkouts and projects, too, which have no helper.
+        """
+        index, classes = self.facts.index, self.facts.hierarchy
+        held: Held = {}
+        for keeper in index.holding(KEEPING_SOURCE):
+            keeping = classes.scopes(keeper) if b"__reduce__" in index.read_or_nothing(keeper) else None
+            for path in index.importing(keeper) & self.rewrites.keys() if keeping else ():
+                scopes = classes.scopes(path)
+                defined = (s for s in (scopes.statements if scopes else ()) if isinstance(s, ast.ClassDef))
+                marked = ((c, d.func if isinstance(d, ast.Call) else d) for c in defined for d in c.decorator_list)
+                lines = (c.lineno for c, func in marked if keeping and last_name(func) in keeping.module.names)
+                if (line := next(lines, 0)) > 0:
+                    held[path] = {(0, len(self._texts[path])): _KEPT.format(line)}
+        return held
 
     def _of_old_python(self) -> Held:
         """Return all of the files that run with an old Python alone, notebooks with such a cell among them.

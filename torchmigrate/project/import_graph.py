@@ -56,10 +56,12 @@ CUDA = b"cuda"
 PARALLEL = b"DataParallel"
 # an accelerator beside CUDA, by name
 OTHERS = tuple(f"{quote}{name}{quote}".encode() for name in types_of("helper") if name != "cuda" for quote in "'\"")
+KEEPING_SOURCE = b"getsource"  # as `inspect.getsource` does, for pickles that bring the code of their classes
 TRAINING = b".backward("  # without it, nothing asks for gradients
 BORDER = b'"border"', b"'border'"  # a padding of `grid_sample`
 WORDS = (
     SETTER,
+    KEEPING_SOURCE,
     *TF32,
     *BACKENDS,
     EXTENSION,
