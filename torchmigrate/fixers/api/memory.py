@@ -47,6 +47,8 @@ def _is_own(receiver: ast.expr, *names: str) -> bool:
 
 def pin_memory(context: RuleContext) -> Iterator[Finding]:
     call = context.call
+    if isinstance(context.ref, ast.Call):
+        yield from _made_pinned(context, context.ref)
     if call is None or not isinstance(context.ref, ast.Attribute):
         return
     if _is_own(context.ref.value, "self", "cls"):
@@ -59,6 +61,14 @@ def pin_memory(context: RuleContext) -> Iterator[Finding]:
         yield context.left("an assertion behind it asks whether this is pinned")
     else:
         yield context.rewrite("$x.pin_memory()", "accel.pin($x)") or context.note()
+
+
+def _made_pinned(context: RuleContext, call: ast.Call) -> Iterator[Finding]:
+    """Rewrite the option of a function of torch's that makes a tensor: `torch.empty(8, pin_memory=True)`."""
+    home, _, name = (context.module.resolve(call.func) or "").rpartition(".")
+    for option in call.keywords if home == "torch" and name.islower() else ():
+        if option.arg == "pin_memory" and isinstance(option.value, ast.Constant) and option.value.value is True:
+            yield context.replace(option.value, "accel.pin_memory()", where_cuda_is_named(context.module))
 
 
 def _asks_for_pinned(context: RuleContext) -> bool:
