@@ -41,9 +41,12 @@ from torchmigrate.torch_api.backends import COLLECTIVES, OF_HELPER, having
 from torchmigrate.torch_api.names import STARTS_GROUP
 
 _INDEX = re.compile(r"rank$|^gpu(_id)?$|^(device_)?(id|idx|index)$", re.I)
-_WORDS = ("world", "rank", "distrib", "ddp", "parallel", "process", "gpu", "device", "initialized")
+_OF_PROCESSES = ("world", "rank", "distrib", "ddp", "parallel", "process", "initialized")
+_WORDS = (*_OF_PROCESSES, "gpu", "device")
 _CHOICE = re.compile("|".join((*_WORDS, "accelerat", *having("helper"))), re.I)
 _SEVERAL = re.compile("|".join(_WORDS), re.I)
+_PROCESSES = re.compile("|".join(_OF_PROCESSES), re.I)
+_SIZES = ("get_world_size", "get_rank")
 _OF_PARALLEL = ("__new__", "__init__", "__call__", "forward")  # by which it is made and called
 _PARALLEL = "DistributedDataParallel"
 _UNCOUNTED = (
@@ -267,10 +270,26 @@ def _depends_on_processes(module: SemanticModel, call: ast.Call) -> bool:
 def _asks(module: SemanticModel, test: ast.expr) -> bool:
     calls = (node.func for node in ast.walk(test) if isinstance(node, ast.Call))
     leaves_mps_out = any(helper_function(module, func) == "is_complete" for func in calls)
-    return leaves_mps_out or _names(module, test, _CHOICE)
+    return leaves_mps_out or _names(module, test, _CHOICE) or any(_counts(module, node) for node in ast.walk(test))
 
 
-def _names(module: SemanticModel, test: ast.expr, words: re.Pattern[str]) -> bool:
+def _counts(module: SemanticModel, node: ast.AST) -> bool:
+    """Return whether a part of a test is a number of processes, or calls a function of the file that asks for them."""
+    if isinstance(node, ast.Call):
+        function = called(module, node.func)
+        return function is not None and any(_names(module, each, _PROCESSES) for each in function.body)
+    return isinstance(node, (ast.Name, ast.Attribute)) and chain_of(node) in _numbers_of_processes(module)
+
+
+@query
+def _numbers_of_processes(module: SemanticModel) -> set[str | None]:
+    """Return the chains that the file binds to the number of processes: `self.size = dist.get_world_size()`."""
+    assigned = (node for node in module.nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call))
+    counts = (node for node in assigned if isinstance(node.value, ast.Call) and last_name(node.value.func) in _SIZES)
+    return {chain_of(target) for node in counts for target in node.targets} - {None}
+
+
+def _names(module: SemanticModel, test: ast.AST, words: re.Pattern[str]) -> bool:
     return any(map(words.search, identifiers_in(module, test) | strings_in(module, test)))
 
 
