@@ -312,17 +312,23 @@ def _sparse(context: RuleContext) -> Iterator[Finding]:
 
 
 def _constructed(context: RuleContext, call: ast.Call, dtype: str) -> Finding:
-    """Replace a constructor: sizes give uninitialised memory, a sequence its data; the type takes the rest."""
+    """Replace a constructor: sizes give uninitialised memory, a sequence its data; the type takes the rest.
+
+    Off CUDA no type takes the place that `device=` names, so the function has to.
+    """
     name = context.qualified
-    place = f"dtype={dtype}, device=accel.device()"
-    plain = not call.keywords and not any(isinstance(a, ast.Starred) for a in call.args)
+    is_placed = [keyword.arg for keyword in call.keywords] == ["device"]
+    given, place = (", device=$d", "$d") if is_placed else ("", "accel.device()")
+    place = f"dtype={dtype}, device={place}"
+    plain = (is_placed or not call.keywords) and not any(isinstance(a, ast.Starred) for a in call.args)
     first = call.args[0] if call.args else None
+    found = None
     if plain and len(call.args) == 1 and isinstance(first, (ast.List, ast.ListComp, ast.Tuple)):
-        found = context.rewrite(f"{name}($data)", f"torch.tensor($data, {place})")
+        found = context.rewrite(f"{name}($data{given})", f"torch.tensor($data, {place})")
     elif plain and first is not None and (len(call.args) > 1 or is_size(context.module, first)):
         sizes = ", ".join(f"$s{i}" for i in range(len(call.args)))
-        found = context.rewrite(f"{name}({sizes})", f"torch.empty({sizes}, {place})")
-    else:
+        found = context.rewrite(f"{name}({sizes}{given})", f"torch.empty({sizes}, {place})")
+    elif not call.keywords:
         found = context.rewrite(f"{name}($$args)", f"accel.tensor_type({dtype})($$args)")
     return found or context.note()
 
