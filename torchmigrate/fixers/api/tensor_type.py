@@ -323,7 +323,7 @@ def _constructed(context: RuleContext, call: ast.Call, dtype: str) -> Finding:
     plain = (is_placed or not call.keywords) and not any(isinstance(a, ast.Starred) for a in call.args)
     first = call.args[0] if call.args else None
     found = None
-    if plain and len(call.args) == 1 and isinstance(first, (ast.List, ast.ListComp, ast.Tuple)):
+    if plain and len(call.args) == 1 and _is_sequence(context, first):
         found = context.rewrite(f"{name}($data{given})", f"torch.tensor($data, {place})")
     elif plain and first is not None and (len(call.args) > 1 or is_size(context.module, first)):
         sizes = ", ".join(f"$s{i}" for i in range(len(call.args)))
@@ -331,6 +331,14 @@ def _constructed(context: RuleContext, call: ast.Call, dtype: str) -> Finding:
     elif not call.keywords:
         found = context.rewrite(f"{name}($$args)", f"accel.tensor_type({dtype})($$args)")
     return found or context.note()
+
+
+def _is_sequence(context: RuleContext, node: ast.expr | None) -> bool:
+    """Return whether an argument is a list or a tuple, or a name that is bound to nothing else."""
+    if isinstance(node, ast.Name):
+        found = context.scope.find(node.id)
+        return found is not None and all(isinstance(b.value, (ast.List, ast.ListComp)) for b in found[1])
+    return isinstance(node, (ast.List, ast.ListComp, ast.Tuple))
 
 
 def _chooses_default(context: RuleContext, up: ast.IfExp) -> bool:
