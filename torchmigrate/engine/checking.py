@@ -111,9 +111,9 @@ class _Run:
         """
         index, classes = self.facts.index, self.facts.hierarchy
         held: Held = {}
-        for keeper in index.holding(KEEPING_SOURCE):
+        for keeper in sorted(index.holding(KEEPING_SOURCE)):
             keeping = classes.scopes(keeper) if b"__reduce__" in index.read_or_nothing(keeper) else None
-            for path in index.importing(keeper) & self.rewrites.keys() if keeping else ():
+            for path in sorted(index.importing(keeper) & self.rewrites.keys()) if keeping else ():
                 scopes = classes.scopes(path)
                 defined = (s for s in (scopes.statements if scopes else ()) if isinstance(s, ast.ClassDef))
                 marked = ((c, d.func if isinstance(d, ast.Call) else d) for c in defined for d in c.decorator_list)
