@@ -377,7 +377,7 @@ def argument(context: RuleContext, whole: ast.AST, outer: ast.AST, device: Devic
         yield from _torch_device(context, whole, outer, device, call)
     elif (moves and position == 0) or DEVICE_ARGUMENT.get(callee) == position:
         yield replaced(context, whole, device, typed=True)
-    elif _parameter_is_device(context, call, position) or (last in _MESHES and position == 0):
+    elif _parameter_is_device(context.module, call, position) or (last in _MESHES and position == 0):
         yield replaced(context, whole, device, typed=False)
     elif last == "cuda" or _TEXT.match(last):
         return
@@ -489,12 +489,12 @@ def _compared(context: RuleContext, call: ast.Call, device: Device, up: ast.Comp
     )
 
 
-def _parameter_is_device(context: RuleContext, call: ast.Call, position: int) -> bool:
+def _parameter_is_device(module: SemanticModel, call: ast.Call, position: int) -> bool:
     """Return whether the project's functions that may be called here have a parameter named device there.
 
     A method of something that is not followed may be any method of its name.
     """
-    hierarchy, place = context.module.facts.hierarchy, Place(str(context.module.path), context.scope)
+    hierarchy, place = module.facts.hierarchy, Place(str(module.path), module.scope(call))
     chain = chain_of(call.func)
     found = [*hierarchy.meanings(place, chain)] if chain else []
     takes = [
@@ -505,6 +505,21 @@ def _parameter_is_device(context: RuleContext, call: ast.Call, position: int) ->
     if isinstance(call.func, ast.Attribute) and not any(isinstance(each, (Definition, str)) for each in found):
         takes = [_takes_device(node, position, is_method=True) for node in hierarchy.named(call.func.attr)]
     return bool(takes) and all(takes)
+
+
+def _is_item_handed_on(context: RuleContext, added: ast.Call) -> bool:
+    """Return whether a call adds to a list, of which a function of the project is given an item as a device."""
+    module, func = context.module, added.func
+    if not (isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.attr in device_lists.ADDS):
+        return False
+    know_parents(module)
+    home = context.scope.find(func.value.id)
+    for read in reads_of(module, func.value.id, home[0]) if home else ():
+        item = module.parent(read.node)
+        call = module.parent(item) if isinstance(item, ast.Subscript) and item.value is read.node else None
+        if isinstance(call, ast.Call) and item in call.args:
+            return _parameter_is_device(module, call, call.args.index(item))
+    return False
 
 
 def _takes_device(node: ast.AST, position: int, is_method: bool) -> bool:
@@ -593,7 +608,7 @@ def _for_device(
             yield device_defaults.at_import_checked(context, whole, device.as_type)
         case ast.Call() if device_lists.is_parameter(module, up):
             yield from device_lists.element(context, whole, device, up)
-        case ast.Call() if device_lists.added(module, up, _given_as_devices(module)):
+        case ast.Call() if device_lists.added(module, up, _given_as_devices(module)) or _is_item_handed_on(context, up):
             yield device_defaults.at_import_checked(context, whole, device.as_type)
         case ast.Call() if _is_for_helper(module, up, outer):
             yield context.replace(whole, device.as_device)
