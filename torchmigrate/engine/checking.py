@@ -7,7 +7,7 @@ import copy
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cache
@@ -23,7 +23,7 @@ from torchmigrate.project.import_graph import CUDA, KEEPING_SOURCE, reached
 from torchmigrate.project.packaging import newest_of_pages
 from torchmigrate.rewriting.native_style import chooses
 from torchmigrate.rules.model import Ruleset
-from torchmigrate.source.encoding import calls_python_2, is_python_2, of_old_python
+from torchmigrate.source.encoding import PYTHON_2, calls_python_2, is_python_2, of_old_python
 from torchmigrate.syntax.resolver import last_name
 from torchmigrate.worlds.check import Check, Held, Rewritten
 
@@ -88,10 +88,8 @@ class _Run:
 
     def hold_back(self) -> None:
         """Hold back every edit that does harm; what was held back for another edit is tried again beside the rest."""
-        found = (
-            (mocks.covered(self.facts.index), self._of_kept_source(), self._of_old_python()) if self.rewrites else ()
-        )
-        self._unfit = {path: spans for held in found for path, spans in held.items()}
+        if self.rewrites:
+            self._unfit = mocks.covered(self.facts.index) | self._of_kept_source() | self._of_old_python()
         whole = Check(self.facts)
         waiting = self._settle(whole, None)
         if sum(map(len, self.facts.held.values())) <= FEW:
@@ -109,18 +107,24 @@ class _Run:
 
         They are loaded in other checkouts and projects, too, which have no helper.
         """
-        index, classes = self.facts.index, self.facts.hierarchy
-        held: Held = {}
+        index, held = self.facts.index, Held()
         for keeper in sorted(index.holding(KEEPING_SOURCE)):
-            keeping = classes.scopes(keeper) if b"__reduce__" in index.read_or_nothing(keeper) else None
-            for path in sorted(index.importing(keeper) & self.rewrites.keys()) if keeping else ():
-                scopes = classes.scopes(path)
-                defined = (s for s in (scopes.statements if scopes else ()) if isinstance(s, ast.ClassDef))
-                marked = ((c, d.func if isinstance(d, ast.Call) else d) for c in defined for d in c.decorator_list)
-                lines = (c.lineno for c, func in marked if keeping and last_name(func) in keeping.module.names)
-                if (line := next(lines, 0)) > 0:
+            scopes = self.facts.hierarchy.scopes(keeper)
+            if scopes is None or b"__reduce__" not in index.read_or_nothing(keeper):
+                continue
+            for path in sorted(index.importing(keeper) & self.rewrites.keys()):
+                if line := self._line_decorated(path, scopes.module.names):
                     held[path] = {(0, len(self._texts[path])): _KEPT.format(line)}
         return held
+
+    def _line_decorated(self, path: str, names: Collection[str]) -> int:
+        """Return the line of a file's first class that has a decorator of one of these names, or 0."""
+        scopes = self.facts.hierarchy.scopes(path)
+        for node in scopes.statements if scopes else ():
+            for each in node.decorator_list if isinstance(node, ast.ClassDef) else ():
+                if last_name(each.func if isinstance(each, ast.Call) else each) in names:
+                    return node.lineno
+        return 0
 
     def _of_old_python(self) -> Held:
         """Return all of the files that run with an old Python alone, notebooks with such a cell among them.
@@ -144,7 +148,7 @@ class _Run:
             only = {p: why for p, why in used.items() if all(u.importer in old for u in importers.get(p, ()))}
             fresh = [*({**using, **only}.keys() - old.keys())]
             old = {**using, **only, **old}
-        reasons = {why: told.get(why) or of_old_python() for why in old.values()}
+        reasons = {why: told.get(why) or of_old_python(PYTHON_2) for why in old.values()}
         reason = "it runs together with {}, {}"
         there = ((p, reason.format(os.path.relpath(why, index.root), reasons[why])) for p, why in old.items())
         return {path: {(0, len(self._texts[path])): words} for path, words in there if path in self.rewrites}

@@ -223,7 +223,7 @@ def syntax_message(error: SyntaxError) -> str:
     return f"not Python 3 ({why})" + (f"; {PYTHON_2}: port it to Python 3 first" if old else "")
 
 
-def of_old_python(message: str = PYTHON_2) -> str:
+def of_old_python(message: str) -> str:
     """Return what files that run together with a file are told, if only old Pythons read it by this message, or ""."""
     return next((words for sign, words in _OF_OLD_PYTHON.items() if sign in message), "")
 

@@ -249,11 +249,9 @@ def demands(tried: ast.Try, scope: Scope) -> bool:
     if tried.orelse or not all(isinstance(statement, (ast.Import, ast.ImportFrom)) for statement in tried.body):
         return False
     inside = {node for handler in tried.handlers for statement in handler.body for node in walk(statement)}
-    bindings = [(name, binding) for name, bound in scope.names.items() for binding in bound]
-    names = {name for name, binding in bindings if binding.node in tried.body}
-    return not any(
-        b.node not in tried.body if name in names else b.node in inside and not b.qualified for name, b in bindings
-    )
+    is_flagged = any(b.node in inside and not b.qualified for bound in scope.names.values() for b in bound)
+    imported = (bound for bound in scope.names.values() if any(b.node in tried.body for b in bound))
+    return not is_flagged and all(b.node in tried.body for bound in imported for b in bound)
 
 
 SKIP_MARKS = ("skipif", "skipIf", "skipUnless")  # what makes a mark that skips a test

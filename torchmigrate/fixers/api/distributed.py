@@ -46,7 +46,7 @@ _WORDS = (*_OF_PROCESSES, "gpu", "device")
 _CHOICE = re.compile("|".join((*_WORDS, "accelerat", *having("helper"))), re.I)
 _SEVERAL = re.compile("|".join(_WORDS), re.I)
 _PROCESSES = re.compile("|".join(_OF_PROCESSES), re.I)
-_SIZES = ("get_world_size", "get_rank")
+_NUMBERS = ("get_world_size", "get_rank")
 _OF_PARALLEL = ("__new__", "__init__", "__call__", "forward")  # by which it is made and called
 _PARALLEL = "DistributedDataParallel"
 _UNCOUNTED = (
@@ -283,10 +283,13 @@ def _counts(module: SemanticModel, node: ast.AST) -> bool:
 
 @query
 def _numbers_of_processes(module: SemanticModel) -> set[str | None]:
-    """Return the chains that the file binds to the number of processes: `self.size = dist.get_world_size()`."""
-    assigned = (node for node in module.nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call))
-    counts = (node for node in assigned if isinstance(node.value, ast.Call) and last_name(node.value.func) in _SIZES)
-    return {chain_of(target) for node in counts for target in node.targets} - {None}
+    """Return what the file binds to a number of processes, or to one's own: `self.size = dist.get_world_size()`."""
+    found: set[str | None] = set()
+    for node in module.nodes:
+        match node:
+            case ast.Assign(targets, ast.Call(func)) if last_name(func) in _NUMBERS:
+                found.update(map(chain_of, targets))
+    return found - {None}
 
 
 def _names(module: SemanticModel, test: ast.AST, words: re.Pattern[str]) -> bool:

@@ -46,9 +46,10 @@ def _is_own(receiver: ast.expr, *names: str) -> bool:
 
 
 def pin_memory(context: RuleContext) -> Iterator[Finding]:
-    call = context.call
     if isinstance(context.ref, ast.Call):
         yield from _made_pinned(context, context.ref)
+        return
+    call = context.call
     if call is None or not isinstance(context.ref, ast.Attribute):
         return
     if _is_own(context.ref.value, "self", "cls"):

@@ -334,7 +334,7 @@ def _constructed(context: RuleContext, call: ast.Call, dtype: str) -> Finding:
 
 
 def _is_sequence(context: RuleContext, node: ast.expr | None) -> bool:
-    """Return whether an argument is a list or a tuple, or a name that is bound to nothing else."""
+    """Return whether an argument is a list or a tuple, or a name that is bound to lists alone."""
     if isinstance(node, ast.Name):
         found = context.scope.find(node.id)
         return found is not None and all(isinstance(b.value, (ast.List, ast.ListComp)) for b in found[1])
