@@ -134,6 +134,8 @@ def helper_class(context: RuleContext) -> Iterator[Finding]:
         yield context.note(f"an attribute of `{name}`: it stays bound to CUDA")
     elif use := _use_as_class(context.module, context.ref):
         yield context.note(f"{use} `{name}`: it stays bound to CUDA")
+    elif _is_registered(context.module, up):
+        yield context.note(f"`{name}` is registered: a function in its place has another name and signature")
     elif isinstance(up, ast.Assign) and not _only_called(context.module, up):
         yield context.replace(
             context.ref, helper, Safety.UNSAFE, f"{context.rule.message}; the name is used as a class too"
@@ -142,6 +144,15 @@ def helper_class(context: RuleContext) -> Iterator[Finding]:
         yield context.replace(context.ref, f"staticmethod({helper})")  # a function in a class would take `self`
     else:
         yield context.replace(context.ref, helper)
+
+
+def _is_registered(module: SemanticModel, given_to: ast.AST | None) -> bool:
+    """Return whether a call keeps a class: it gets no other but constants, and nothing takes its result."""
+    call = module.parent(given_to) if isinstance(given_to, ast.keyword) else given_to
+    if not isinstance(call, ast.Call) or not isinstance(module.parent(call), ast.Expr):
+        return False
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return sum(not isinstance(value, ast.Constant) for value in given) == 1  # `register("scaler", GradScaler)`
 
 
 def _handed_on(context: RuleContext, statement: ast.ImportFrom) -> Iterator[Finding]:
