@@ -18,7 +18,7 @@ from torchmigrate.semantic.references import identifiers_in
 from torchmigrate.source.edits import Inside
 from torchmigrate.syntax.resolver import chain_of, last_name
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function, own_nodes
-from torchmigrate.torch_api.libraries import CUDA_ONLY, KERNELS, takes
+from torchmigrate.torch_api.libraries import CUDA_ONLY, FRAMEWORKS, KERNELS, takes
 
 
 def first_call(module: SemanticModel, names: Collection[str]) -> ast.Call | None:
@@ -40,12 +40,17 @@ def asks_cuda(module: SemanticModel, node: ast.AST) -> bool:
 
 @query
 def uses_torch(module: SemanticModel) -> bool:
-    """Return whether the file imports torch, something built on it, or a module of the project."""
-    known = module.facts.built_on_torch
+    """Return whether the file imports torch, something built on it, or a module of the project.
+
+    A module of the project shows nothing where the file imports another framework, whose tensors have a `cuda()`, too.
+    """
+    known, is_other = module.facts.built_on_torch, not FRAMEWORKS.isdisjoint(module.scopes.module.libraries())
     for bindings in module.scopes.module.names.values():
         for binding in bindings:
             name = binding.qualified or ""
-            if name.split(".")[0] in known or (binding.local and _is_local(module, binding.local)):
+            if name.split(".")[0] in known:
+                return True
+            if binding.local and not is_other and _is_local(module, binding.local):
                 return True
     nested = (b for scope in module.scopes for bindings in scope.names.values() for b in bindings)
     return bool(module.scopes.module.stars) or any(b.qualified == "torch" for b in nested)

@@ -20,6 +20,8 @@ _TAKES: Mapping[str, frozenset[str]] = {
 _EVERY = frozenset(types_of("helper")) | {"cpu"}
 # "cuda" in a call of such a library means no device of torch
 FOREIGN = frozenset({*_DATA["foreign"], *(name for name in _TAKES if "." not in name)}) - BUILT_ON_TORCH
+# frameworks whose own tensors have a `cuda()`
+FRAMEWORKS = frozenset(_DATA["frameworks"])
 # top-level names that NVIDIA's packages share
 NAMESPACES = frozenset(_DATA["namespaces"])
 # namespaces of `torch.ops` that no project compiles
