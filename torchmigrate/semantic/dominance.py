@@ -189,11 +189,14 @@ _SIZE = "multi_processor_count"  # nobody calculates with it but for the sizes o
 _TARGETS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)
 
 
+DIVISIONS = (ast.Div, ast.FloorDiv)  # which raise where the divisor is 0
+
+
 def decided_by(module: SemanticModel, value: ast.expr, told: Collection[str] = ()) -> ast.AST | None:
     """Return a place of the file that a value decides, or None if it is only told, kept or handed to other files.
 
-    A comparison, a bound, a test, an index, an assertion of a test suite, a size in a call of torch's and a `range`
-    decide. `told` are attributes of the value that decide nothing.
+    A comparison, a bound, a test, an index, a divisor, an assertion of a test suite, a size in a call of torch's and
+    a `range` decide. `told` are attributes of the value that decide nothing.
     """
     know_parents(module)
     todo: list[tuple[ast.AST, bool]] = [(value, False)]
@@ -244,6 +247,8 @@ def _decides(module: SemanticModel, node: ast.AST, up: ast.AST) -> bool:
             return True
         case ast.Subscript(_, inside):
             return node is inside
+        case ast.BinOp(_, op, divisor) if isinstance(op, DIVISIONS):
+            return node is divisor
         case ast.comprehension(ifs=tests):
             return node in tests
         case ast.Call(ast.Name("min" | "max"), args) if any(isinstance(each, ast.Constant) for each in args):

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from torchmigrate.diagnostics.finding import Finding
 from torchmigrate.fixers.context import RuleContext
-from torchmigrate.semantic.dominance import decided_by, reads
+from torchmigrate.semantic.dominance import DIVISIONS, decided_by, reads
 from torchmigrate.semantic.model import SemanticModel
 from torchmigrate.semantic.references import mentions
 from torchmigrate.torch_api.backends import having
@@ -72,6 +72,7 @@ def _is_written(node: ast.expr) -> bool:
 
 _KNOWN = {"name", "total_memory", "major", "minor", "multi_processor_count"}  # what the helper's properties have
 _UNKNOWN = "off CUDA the helper does not know this, and says 0, which would decide {what} (line {line}): {advice}"
+_DIVIDES = "off CUDA the helper does not know this, and says 0, by which line {line} divides: {advice}"
 _RAISES = ("cpu", *having("reported"))
 _ADVICE = {
     "mem_get_info": "keep it behind a test for CUDA, or let people set the limit",
@@ -91,7 +92,8 @@ def properties(context: RuleContext) -> Iterator[Finding]:
         if place is not None:
             kind = "a comparison" if isinstance(place, ast.Compare) else "what follows"
             line = context.module.source.position(context.module.span(_spanned(place))[0])[0]
-            yield context.note(_UNKNOWN.format(what=kind, line=line, advice=_ADVICE[name]), backends=_RAISES)
+            said = _DIVIDES if isinstance(place, ast.BinOp) and isinstance(place.op, DIVISIONS) else _UNKNOWN
+            yield context.note(said.format(what=kind, line=line, advice=_ADVICE[name]), backends=_RAISES)
             return
     found = context.rewrite(context.qualified, f"accel.{name}", context.ref) or context.note()
     yield replace(found, backends=_RAISES)
