@@ -12,7 +12,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.project.called_operators import double_names, is_of_bytes
 from torchmigrate.project.class_hierarchy import Definition, Place
 from torchmigrate.project.import_graph import BORDER, TRAINING
-from torchmigrate.semantic.dominance import know_parents, reads, reads_as_parameter
+from torchmigrate.semantic.dominance import called, know_parents, reads, reads_as_parameter
 from torchmigrate.semantic.library_use import first_call, uses_torch
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.receiver import returned_values
@@ -165,6 +165,10 @@ def moved_array(context: RuleContext) -> Iterator[Finding]:
     if isinstance(context.ref, ast.Attribute) and context.ref.attr in ("float", "type"):
         yield from _moved_tensor(context)
         return
+    if isinstance(made, ast.Call) and _is_cast_below(module, made):
+        end = module.span(made)[1]
+        yield context.fix([Edit(end, end, ".float()")], where_cuda_is_named(module))
+        return
     up = module.parent(_shaped(module, made))
     moving = module.parent(up) if isinstance(up, ast.Attribute) and up.attr == "to" else None
     if not isinstance(made, ast.Call) or not isinstance(moving, ast.Call) or not names_device(moving):
@@ -180,6 +184,59 @@ def moved_array(context: RuleContext) -> Iterator[Finding]:
         moved = module.source.utf8[end:last].decode().strip().removeprefix("\\").strip()
         edits = [Edit(after, after, moved), Edit(end, last, "")]
         yield context.fix(edits, where_cuda_is_named(module))
+
+
+def _is_cast_below(module: SemanticModel, made: ast.Call) -> bool:
+    """Return whether a tensor of divided numbers is moved in a statement below, and made float32 in a later one."""
+    match statement := module.parent(made):
+        case ast.Assign([ast.Name(name)]) if any(_is_divided(module, given) for given in made.args):
+            block, at = module.blocks.place(statement)
+            is_moved = False
+            for below in block[at + 1 :]:
+                if _moves_name(module, below, name):
+                    is_moved = True
+                elif name in identifiers_in(module, below):
+                    return is_moved and _casts_name(module, below, name)
+    return False
+
+
+def _is_divided(module: SemanticModel, array: ast.expr) -> bool:
+    """Return whether a name of the same function was given a quotient: NumPy makes float64 of integers then."""
+    found = module.scope(array).find(array.id) if isinstance(array, ast.Name) else None
+    values = [binding.value for binding in found[1] if binding.value is not None] if found else []
+    return any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div) for value in values for n in ast.walk(value))
+
+
+def _moves_name(module: SemanticModel, statement: ast.stmt, name: str) -> bool:
+    """Return whether a statement only moves what a name holds, itself, in a branch, or by a function of the file."""
+    match statement:
+        case ast.If(test, body, []):
+            return name not in identifiers_in(module, test) and all(_moves_name(module, s, name) for s in body)
+        case ast.Assign([ast.Name(target)], ast.Call(ast.Attribute(ast.Name(moved), "to")) as call):
+            return target == moved == name and names_device(call)
+        case ast.Assign([ast.Name(target)], ast.Call(func, [ast.Name(given)], [])) if target == given == name:
+            function = called(module, func)
+            return function is not None and any(isinstance(n, ast.Call) and names_device(n) for n in ast.walk(function))
+    return False
+
+
+def _casts_name(module: SemanticModel, statement: ast.stmt, name: str) -> bool:
+    """Return whether a statement makes float32 of what a name holds, on each way."""
+    if not isinstance(statement, ast.Assign):
+        return False
+    ways = [statement.value]
+    if isinstance(statement.value, ast.IfExp):
+        ways = [statement.value.body, statement.value.orelse]
+    return all(isinstance(way, ast.Call) and _is_cast_of(module, way, name) for way in ways)
+
+
+def _is_cast_of(module: SemanticModel, cast: ast.Call, name: str) -> bool:
+    match cast:
+        case ast.Call(ast.Attribute(ast.Name(held))) if held == name:
+            return _makes_narrow(module, cast, (*SINGLES, "torch.FloatTensor", "torch.cuda.FloatTensor"))
+        case ast.Call(func, [ast.Name(held), kind]) if held == name:
+            return helper_function(module, func) == "cast" and module.resolve(kind) in SINGLES
+    return False
 
 
 def _moved_tensor(context: RuleContext) -> Iterator[Finding]:
