@@ -395,6 +395,9 @@ def _given_or_asked(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
     if _is_behind_question(context.module, node):
         yield context.left("behind a test for NCCL, which answers for CUDA alone")
         return
+    if _has_options(context.module.parent(up) if isinstance(up, ast.keyword) else up):
+        yield context.left("the options beside it are NCCL's")
+        return
     match up:
         case ast.Call() if outer in up.args and _callee(context, up) in _STARTS:
             yield context.replace(node, _HELPER) if plain else _composed(context)
@@ -432,6 +435,12 @@ def _given_or_asked(context: RuleContext, node: ast.AST) -> Iterator[Finding]:
             elif isinstance(key, ast.Constant) and key.value == "cuda":
                 others = _others(context.module, up)
                 yield context.left(_OTHERS) if others else context.note(_TABLE.format(_spelled(context)), blocks=False)
+
+
+def _has_options(call: ast.AST | None) -> bool:
+    """Return whether a call gives options of a backend, too: `new_group(ranks, backend="nccl", pg_options=options)`."""
+    given = [k.value for k in call.keywords if k.arg == "pg_options"] if isinstance(call, ast.Call) else []
+    return any(getattr(options, "value", options) is not None for options in given)
 
 
 def _starts_groups(context: RuleContext, target: ast.expr) -> bool:
