@@ -13,7 +13,7 @@ from torchmigrate.fixers.context import RuleContext
 from torchmigrate.semantic.dominance import decided_by, lacks_cuda_alone
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
-from torchmigrate.syntax.resolver import chain_of, ends_program, last_name, leaves_block
+from torchmigrate.syntax.resolver import SKIP_MARKS, chain_of, ends_program, last_name, leaves_block, skips_test
 from torchmigrate.syntax.scope import FUNCTIONS, Binding, Function
 from torchmigrate.torch_api.libraries import of_library
 
@@ -22,6 +22,8 @@ _CAPABILITY = re.compile(r"get_device_capability|^capability$|compute_capability
 _GENERATION = re.compile(r"(^|_)sm(_?\d|_at_least|_version)")  # of NVIDIA's devices: `is_sm_at_least_89()`
 _FLAG = re.compile(r"cuda|gpu|fp16|bf16|tf32|half|(^|_)amp($|_)", re.I)
 _SKIP = re.compile(r"^skip|Skip")
+_NEEDS = re.compile(r"(?i)([\w -]+?) (?:requires?|needs?) (?:an? )?(?:nvidia )?cuda\b|([\w -]+?) is cuda[ -]only")
+_TESTS = {"test", "tests", "this", "these", "it", "which", "cuda", "gpu", "gpus"}  # what says nothing of the code
 _VENDOR = re.compile(r"^hip$|rocm|nvidia", re.I)
 
 
@@ -40,12 +42,18 @@ def is_available(context: RuleContext) -> Iterator[Finding]:
     if _pins(context):
         yield context.left("it decides over pinning, which MPS cannot")
         return
+    if _compiles(context):
+        yield context.left("it chooses how torch.compile compiles, and each backend has its own ways")
+        return
     if _is_flag_of_library(context):
         yield context.left("another library's flag: what that does with another accelerator is not known")
         return
     refusal, said = _refusal(context)
     if library := _library_named(said or _told_around(context)):
         yield context.left(f"it refuses what {library} needs, which runs on NVIDIA's devices alone")
+        return
+    if subject := _needing_cuda(_said_by_skip(context)):
+        yield replace(context.left(f'it skips a test, as "{subject}" needs CUDA'), blocks=True)
         return
     lifted = _is_lifted(context, refusal, said)
     asked = "is_usable" if lifted else "is_available"
@@ -62,6 +70,14 @@ def _pins(context: RuleContext) -> bool:
             return any(name.startswith(("pin_memory", "pinmemory")) for name in named)
         break
     return False
+
+
+def _compiles(context: RuleContext) -> bool:
+    """Return whether the test decides how `torch.compile` works: `backend="inductor" if ... else "aot_eager"`."""
+    module = context.module
+    keyword = next(iter(module.enclosing(context.node, ast.keyword, ast.stmt)), None)
+    call = module.parent(keyword) if isinstance(keyword, ast.keyword) else None
+    return isinstance(call, ast.Call) and module.resolve(call.func) == "torch.compile"
 
 
 def _is_flag_of_library(context: RuleContext) -> bool:
@@ -134,6 +150,24 @@ def _library_named(said: Sequence[ast.AST]) -> str:
     texts = (n.value for part in said for n in ast.walk(part) if isinstance(n, ast.Constant))
     words = (word for text in texts if isinstance(text, str) for word in re.split(r"[^\w-]+", text))
     return next((word for word in words if of_library(word)), "")
+
+
+def _said_by_skip(context: RuleContext) -> list[ast.AST]:
+    """Return what skips a test for want of CUDA: the mark `unittest.skipUnless(test, "...")`, or a branch's body."""
+    for up in context.module.enclosing(context.node, ast.Call, ast.stmt):
+        if isinstance(up, ast.Call) and last_name(up.func) in SKIP_MARKS:
+            return [up]
+        if isinstance(up, ast.If) and skips_test(up.body):
+            return [*up.body]
+    return []
+
+
+def _needing_cuda(said: Sequence[ast.AST]) -> str:
+    """Return what a skip says needs CUDA, apart from the test: "the op" of "the op is CUDA-only", or ""."""
+    inside = (node for part in said for node in ast.walk(part))
+    texts = (node.value for node in inside if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    subjects = (match[1] or match[2] for match in map(_NEEDS.match, texts) if match)
+    return next((each for each in subjects if _TESTS.isdisjoint(each.lower().split())), "")
 
 
 def _refusal(context: RuleContext) -> tuple[ast.stmt | None, list[ast.AST]]:
