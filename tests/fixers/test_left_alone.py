@@ -294,3 +294,30 @@ def test_what_a_library_takes_is_the_reason_where_it_is_known(library: str, reas
     told = [f.message for f in found.findings if f.line == 3]  # type: ignore[union-attr]
     assert any(reason in message for message in told), told
     assert any("only" in message for message in told) is (library == "face_alignment")
+
+
+SAVES = """from unittest import mock
+import torch
+@mock.patch("torch.cuda.Stream")
+def test_save(mock_cuda_stream, saved):
+    assert torch.load(saved / "x.pt") == {}
+"""
+
+
+@pytest.mark.parametrize(("more", "is_left"), [("", True), ("def test_move(x):\n    x.cuda()\n", False)])
+def test_what_a_test_replaces_is_no_word_of_cuda(more: str, is_left: bool, tmp_path: Path) -> None:
+    files = {"main.py": "import torch\nprint(torch.ones(2).cuda())\n", "tests/test_save.py": SAVES + more}
+    done = texts_after(write_tree(tmp_path, files)).get("tests/test_save.py", SAVES)
+    assert ("map_location" in done) != is_left
+
+
+@pytest.mark.parametrize(
+    ("set_to", "told"), [("'cpu'", "it sets the CPU in place of"), ("None", "it may stay as it is")]
+)
+def test_a_test_for_cuda_that_sets_the_cpu_is_told_as_one(set_to: str, told: str, tmp_path: Path) -> None:
+    text = (
+        f"import torch\ndef update(config):\n    if not torch.cuda.is_available():\n        config.device = {set_to}\n"
+    )
+    root = write_tree(tmp_path, {"a.py": text, "b.py": "import torch\nx = torch.zeros(1).cuda()\n"})
+    found = [f for f in planned(root, "check")["a.py"].findings if f.status is Status.LEFT]  # type: ignore[union-attr]
+    assert [told in f.message for f in found] == [True]

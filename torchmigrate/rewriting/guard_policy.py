@@ -52,6 +52,7 @@ _COMPILED = "{}: the device comes to this, which has kernels for CUDA and perhap
 _DOUBLES = "float64 is the default dtype (line {}), which MPS refuses"
 _SETTINGS = "no file imports these settings, and what reads them may take an import for one: change them by hand"
 _IDLE = "it may stay as it is: what it guards does no harm either way"
+_FOR_CPU = "it sets the CPU in place of a device that is named elsewhere, and not rewritten there"
 
 
 def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
@@ -122,7 +123,7 @@ def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[Gu
     for region in regions:
         if region.home in sparing and not region.reason and region.guard in offers():
             spared.setdefault(region.guard, (offers()[region.guard], sparing[region.home]))
-    blocked = Around(_blocked(regions))
+    blocked = _blocked_at_last(module, findings, regions)
     if (why := module.facts.without_mps.get(str(module.path))) is not None:
         behind = Around((span, "") for r in regions if r.guard in offers() for span in r.covered)
         guards = {region.guard for region in regions}
@@ -406,6 +407,19 @@ def _blocked(regions: list[GuardRegion]) -> Iterator[tuple[Span, str]]:
         yield from ((span, region.reason) for span in spans)
 
 
+def _blocked_at_last(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> Around[str]:
+    """Return what must stay; a test stays, too, where another test keeps what it guards: a default that both decide."""
+    fixes = Inside(span_of(f) for f in findings if f.fix and f.status is Status.OPEN)
+    while True:
+        blocked, is_settled = Around(_blocked(regions)), True
+        for region in (r for r in regions if not (r.reason or r.refusal)):
+            reasons = (blocked.find(*fix) or PORTABLE for span in region.covered for fix in fixes.find(*span))
+            if kept := next((reason for reason in reasons if reason != PORTABLE), ""):
+                region.reason, is_settled = kept, False
+        if is_settled:
+            return blocked
+
+
 def _settle(finding: Finding, blocked: Around[str], told: Collection[str] = ()) -> Finding:
     reason = blocked.find(*span_of(finding)) if finding.fix and finding.status is Status.OPEN else None
     if reason is None:
@@ -427,7 +441,18 @@ def _idle_left(module: SemanticModel, findings: list[Finding], regions: list[Gua
     stays |= _refusing_beside(module, findings, stays, regions)
     replaced = Around(((e.start, e.end), True) for f in findings if f.fix and f not in stays for e in f.fix.edits)
     gone = {f for f in stays if replaced.find(*span_of(f))}  # `x.is_cuda` of a choice that becomes `x.device`
-    return [_left(f, _IDLE) if f in stays else f for f in findings if f not in gone]
+    return [_left(f, _idle_reason(module, f)) if f in stays else f for f in findings if f not in gone]
+
+
+def _idle_reason(module: SemanticModel, finding: Finding) -> str:
+    """Return why a test may stay: where it sets the CPU, that is for a device that is named somewhere else."""
+    node = expression_of(module, finding)
+    branch = module.statement(node) if node is not None else None
+    for statement in branch.body if isinstance(branch, ast.If) else ():
+        match statement:
+            case ast.Assign(_, ast.Constant("cpu")):
+                return _FOR_CPU
+    return _IDLE
 
 
 def _imported_left(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:

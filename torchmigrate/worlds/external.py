@@ -202,7 +202,9 @@ class External(ABC):
         torchy = top in BUILT_ON_TORCH
         if not torchy and top and top not in sys.stdlib_module_names and top != "builtins" and not self._is_quiet(name):
             given = join(*(self._deciding(v) for v in (*call.args, *call.named.values())))
-            self._note(FOREIGN, call, given, name)
+            counts = (call.named[word] for word in arguments(top) if word in call.named)  # of devices: `gpu=count`
+            counted = (value.only(a for a in value if isinstance(a, Const) and a.type is int) for value in counts)
+            self._note(FOREIGN, call, join(given, *counted), name)
             made = name.partition("()")[0]  # whose `.to(device)` the library hears of, too
             return UNKNOWN if takes(name) is None else one(Named(f"{made}()"))
         if self._is_quiet(name):

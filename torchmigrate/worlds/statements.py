@@ -1070,7 +1070,8 @@ def _refuses(statement: ast.stmt) -> bool:
 
 
 def _is_flag(value: Value) -> bool:
-    return bool(value) and all(isinstance(atom, values.Const) and atom.type is bool for atom in value)
+    """Return whether a value is known to be true or false, also as a number: `int(torch.cuda.is_available())`."""
+    return bool(value) and all(isinstance(atom, values.Const) and atom.value in (0, 1) for atom in value)
 
 
 def _is_decided(value: Value) -> bool:

@@ -18,11 +18,11 @@ from torchmigrate.semantic.references import (
     Reference,
     asks_accelerator,
     helper_function,
+    identifiers_in,
     reads_of,
     spell,
     spelled,
     strings_in,
-    words_in,
 )
 from torchmigrate.source.edits import Edit
 from torchmigrate.syntax.resolver import argument_of, chain_of, last_name, leading_chain
@@ -370,10 +370,28 @@ def _is_state(module: SemanticModel, call: ast.Call) -> bool:
 
 @query
 def _is_test_without_cuda(module: SemanticModel) -> bool:
-    """Return whether a file is a test that does not name CUDA; apart from tests, what reads a command line is none."""
+    """Return whether a file is a test that does not name CUDA; apart from tests, what reads a command line is none.
+
+    What `mock.patch("torch.cuda.Stream")` replaces is not asked for a device.
+    """
     is_program = "argparse" in module.scopes.module.libraries()  # which only its folder can make a test
     path = module.path.with_name("main.py") if is_program else module.path
-    return module.facts.is_test(str(path)) and not any("cuda" in word for word in words_in(module, module.tree))
+    if not module.facts.is_test(str(path)):
+        return False
+    words = (identifiers_in(module, module.tree) | strings_in(module, module.tree)) - _replaced(module)
+    return not any("cuda" in word for word in words)
+
+
+def _replaced(module: SemanticModel) -> set[str]:
+    """Return what tests replace, by name, and the parameters for stand-ins: `mock.patch("torch.cuda.Stream")`."""
+    found: set[str] = set()
+    for node in module.nodes:
+        if isinstance(node, ast.Call) and last_name(node.func) == "patch" and node.args:
+            found.add(str(getattr(node.args[0], "value", "")))
+            up = module.parent(node)
+            if isinstance(up, FUNCTIONS) and node in up.decorator_list:
+                found.update(parameter.arg for parameter in up.args.args)
+    return found
 
 
 def _is_cache(context: RuleContext, call: ast.Call) -> bool:

@@ -1,0 +1,20 @@
+# keeps: mps xpu
+# input: --use-cuda
+import argparse
+
+import torch
+
+is_there = int(torch.cuda.is_available())
+parser = argparse.ArgumentParser()
+parser.add_argument("--use-cuda", action="store_true")
+args = parser.parse_args()
+args.use_cuda = args.use_cuda and is_there
+
+
+def candidates():
+    if args.use_cuda:
+        yield "cuda"
+    yield "cpu"
+
+
+print(torch.device(next(candidates())).type)
