@@ -91,6 +91,25 @@ def test_what_is_held_back_is_checked_again_beside_what_did_no_harm(
     assert "".join(n for n in "abc" if f"{n} = torch.ones({'abc'.index(n) + 1}).cuda()".encode() in found.after) == left
 
 
+@pytest.mark.parametrize(("enough", "left"), [(4, 2), (5, 1), (10, 0)])
+def test_no_more_edits_are_tried_again_after_enough_work(
+    enough: int, left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found in yolov9, whose 21 programs share their modules: each attempt runs all of them in all worlds."""
+    harmful = ["a", "", "b"]  # one edit of each file is held back; tried again at once, they cost another
+
+    def held_back(self: check.Check, files: list[check.Rewritten], changed: object = None) -> check.Held:
+        self.steps = 5
+        name = harmful.pop(0) if harmful else ""
+        at = ABC.index(f"{name} = ") if name else 0
+        return {file.path: {(at, ABC.index("\n", at)): "line 1: it is harmful"} for file in files if name}
+
+    monkeypatch.setattr(check.Check, "held_back", held_back)
+    monkeypatch.setattr(checking, "ENOUGH", enough)
+    found = planned(write_tree(tmp_path, {"main.py": ABC, "other.py": ABC}))
+    assert sum(b"a = torch.ones(1).cuda()" in getattr(found[p], "after", b"") for p in ("main.py", "other.py")) == left
+
+
 def test_what_was_held_for_a_file_far_away_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found in adversarial-robustness-toolbox, where a second run rewrote the tests of a class whose base came late."""
     first = ["base.py", "use.py"]

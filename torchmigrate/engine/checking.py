@@ -30,6 +30,7 @@ from torchmigrate.worlds.check import Check, Held, Rewritten
 ATTEMPTS = 16  # as the held edits of all files at once may need others to go, halves of the files are tried
 RETRIES = 3  # an edit may have been held back for another one that was held back after it
 FEW = 40  # so many edits are all tried again; of more, those that were held back before others
+ENOUGH = 1_000_000  # statements run in such attempts, which takes about a minute: no more attempts are made after them
 ROUNDS = 12  # holding one edit back may show that another cannot stand alone; after them, whole files are held back
 _KEPT = "line {}: pickles of this class hold the source of its file, and are loaded where no helper is"
 
@@ -62,6 +63,7 @@ class _Run:
         self.rewrites: dict[str, Rewritten] = {}
         self._texts, self._mode, self._ruleset, self._jobs = dict(todo), mode, ruleset, jobs
         self._outdated: set[str] = set()  # files whose findings in `check` do not tell yet what is held back
+        self._steps = 0  # statements run to try edits again
         self._unfit: Held = {}  # what may not change whatever else does: behind a mock, or with an old Python
 
     def begin(self, on_progress: Progress | None) -> None:
@@ -96,7 +98,7 @@ class _Run:
             waiting = {*self.facts.held}
         for _ in range(RETRIES):
             retried = (self.facts.held.keys() & waiting) - self._unfit.keys()
-            if not retried:
+            if not retried or self._steps > ENOUGH:
                 break
             waiting = self._retry(retried, whole)
         if self._mode == "check":
@@ -168,7 +170,7 @@ class _Run:
             elif len(group) > 1:
                 half = len(group) // 2
                 groups += [group[half:], group[:half]]
-            if not groups:
+            if not groups or self._steps > ENOUGH:
                 break
         return waiting
 
@@ -182,6 +184,7 @@ class _Run:
         self._rewrite(paths)
         check = Check(self.facts, settled)
         self._settle(check, paths)
+        self._steps += check.steps
         if not all(_has_all(self.rewrites.get(path), settled[path]) for path in paths & settled.keys()):
             self.facts, self.results, self.rewrites = first, results, settled
             return None

@@ -92,6 +92,7 @@ class Check:
         self._known: dict[str, Edits] = {}  # the numbers of each file's settled edits
         self._kept: dict[str, File] = {}  # rewritten files, as parsed last
         self._staying: set[Place] = set()  # where a device hangs on edits that were held back
+        self.steps = 0  # statements that were run, in all worlds: what the check costs
         self.without_mps = {**facts.without_mps}  # more are added: files to rewrite with MPS left out, and why
 
     def held_back(self, files: Sequence[Rewritten], changed: Iterable[str] | None = None) -> Held:
@@ -406,6 +407,7 @@ class Check:
             run.seen.is_assumption = False
             if not run.is_stale:
                 break
+        self.steps += run.steps
         runs.append((setting, run.seen))
         return run.seen
 

@@ -73,6 +73,7 @@ class Expressions(External):
         self.is_stale = False  # something was evaluated with less than this round found out after it
         self._was_read: set[tuple[str, ...]] = set()  # what was read from the store in this round
         self._writes = 0  # how often the store has changed
+        self.steps = 0  # statements that were run
         self._came_late = False  # an option was not known where it was read
         self._settling: dict[str, set[str]] = {}  # by option, those that set it anew from what the user said
         # of tests that were asked one way: the state and the store then, and the state in which they come out the other

@@ -428,6 +428,7 @@ class Statements(Expressions):
     def _in_block(self, statement: ast.stmt, body: Sequence[ast.stmt], state: State, frame: Frame) -> State | None:
         """Run one statement of a block; return the state after it, or None if no way leads past it."""
         self._at = statement, frame
+        self.steps += 1
         if frame.is_global:
             self._bodies[-1].state = state
         try:
