@@ -29,6 +29,7 @@ from torchmigrate.rewriting.kept import (
     keeps_its_guard,
     kept_code,
     question_of,
+    refused_defaults,
     span_of,
 )
 from torchmigrate.semantic import dominance, library_use
@@ -67,7 +68,8 @@ def decide(module: SemanticModel, findings: list[Finding]) -> list[Finding]:
     if regions:
         findings = _idle_left(module, _bound_left(module, findings, regions), regions)
         findings = _imported_left(module, findings, regions)
-    return findings
+    refused = Around(refused_defaults(module, findings))
+    return [_settle(f, refused) for f in findings]
 
 
 def _bound_left(module: SemanticModel, findings: list[Finding], regions: list[GuardRegion]) -> list[Finding]:

@@ -11,7 +11,7 @@ from torchmigrate.diagnostics.finding import Finding, Status
 from torchmigrate.project.called_operators import LOADERS, name_in_class
 from torchmigrate.project.import_graph import EXTENSION
 from torchmigrate.semantic import dominance
-from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, devices_asked
+from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, defaults_of, devices_asked
 from torchmigrate.semantic.library_use import first_call
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
@@ -41,6 +41,7 @@ _ONE_QUESTION = "line {} asks the same in this function, and stays bound to CUDA
 _OLD_TORCH = "it is for a torch without torch.accelerator (before 2.6), which is asked wherever it is there"
 _OF_NCCL = "it is about NCCL, which stays"
 _ONE_SUM = "it is calculated with what stays bound to CUDA (line {})"
+_REFUSED = "line {} asks for CUDA by this name, and other devices are refused there"
 _CUDA = ("cuda", "gpu")
 _ASKED = {"cuda", "nccl"}  # words of a test for CUDA
 _PLAIN = ("ref", "reference", "native", "naive", "python", "slow")  # what a kernel is compared with
@@ -396,6 +397,15 @@ def _kept_arm(module: SemanticModel, node: ast.If, held: Inside, fixes: Inside) 
             yield body, PORTABLE
         if node.orelse and not isinstance(node.orelse[0], ast.If):
             yield (module.span(node.orelse[0])[0], module.span(node.orelse[-1])[1]), PORTABLE
+
+
+def refused_defaults(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[Span, str]]:
+    """Yield the defaults that a ladder would refuse if they named another device, as its test for CUDA stays."""
+    left = Inside(span_of(f) for f in findings if f.guards and f.status is Status.LEFT)
+    for ladder in (s for s in module.scopes.statements if isinstance(s, ast.If)):
+        is_left = next(iter(left.find(*module.span(ladder.test))), None) is not None
+        if is_left and (defaults := defaults_of(module, ladder)) and not devices_asked(module, ladder):
+            yield from ((default, _REFUSED.format(ladder.lineno)) for default in defaults)
 
 
 def _own_predicate(module: SemanticModel, test: ast.expr) -> str:

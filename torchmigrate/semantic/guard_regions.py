@@ -118,7 +118,7 @@ def _region_of(module: SemanticModel, guard: ast.AST, span: Span, tests: Tests) 
             case ast.If() | ast.While() if up.test is node:
                 cover_branch(module, up, negated, region)
                 region.covered += _whole(module, up.body) if is_other and not leaves_block(up.body) else ()
-                region.covered += _defaults_of(module, up) if isinstance(up, ast.If) else ()
+                region.covered += defaults_of(module, up) if isinstance(up, ast.If) else ()
                 region.covered += _moved_to_kernels(module, guard)
                 region.covered += _flagged(module, up.orelse if negated else up.body, tests)
                 region.covered += _flagged(module, up.body if negated else up.orelse, tests, False)
@@ -207,7 +207,7 @@ def _read_by(module: SemanticModel, value: ast.expr) -> Iterator[Span]:
             yield from (module.span(b.value) for b in found[1] if b.value is not None)
 
 
-def _defaults_of(module: SemanticModel, node: ast.If) -> list[Span]:
+def defaults_of(module: SemanticModel, node: ast.If) -> list[Span]:
     """Return the defaults that name CUDA for what a ladder asks: `device == "cuda"`, `"cpu"`, and all others refused.
 
     They change together: a default that the ladder refuses is no default.
