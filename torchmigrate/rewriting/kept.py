@@ -71,6 +71,7 @@ def kept_code(module: SemanticModel, findings: list[Finding]) -> Iterator[tuple[
             yield module.span(node), _SIBLING.format(name, sibling)
     yield from _done_for_each(module)
     yield from _of_old_torch(module)
+    yield from _of_states(module)
     yield from _of_one_library(module)
     yield from _of_one_build(module)
     yield from _of_one_shim(module)
@@ -100,6 +101,19 @@ def _of_old_torch(module: SemanticModel) -> Iterator[tuple[Span, str]]:
             case ast.Call(ast.Name("hasattr"), [ast.Name("torch"), ast.Constant("accelerator")]) if branch.orelse:
                 other = branch.orelse if isinstance(branch.orelse, list) else [branch.orelse]
                 yield (module.span(other[0])[0], module.span(other[-1])[1]), _OLD_TORCH
+
+
+def _of_states(module: SemanticModel) -> Iterator[tuple[Span, str]]:
+    """Yield the code for CUDA's random state where the function has that of another accelerator beside it."""
+    if b"rng_state" not in module.source.utf8:
+        return
+    named = {n: module.resolve(n) or "" for n in module.nodes if isinstance(n, ast.Attribute) and "rng_state" in n.attr}
+    others = tuple(f"torch.{kind}." for kind in sorted(OTHERS))
+    homes = {module.function(node) for node, name in named.items() if name.startswith(others)}
+    for node, name in named.items():
+        if name.startswith("torch.cuda.") and module.function(node) in homes:
+            around = [up for up in module.enclosing(node, ast.If, ast.IfExp) if module.function(up) in homes]
+            yield module.span([node, *around][-1]), PORTABLE
 
 
 def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
