@@ -22,6 +22,8 @@ _EVERY = frozenset(types_of("helper")) | {"cpu"}
 FOREIGN = frozenset({*_DATA["foreign"], *(name for name in _TAKES if "." not in name)}) - BUILT_ON_TORCH
 # frameworks whose own tensors have a `cuda()`
 FRAMEWORKS = frozenset(_DATA["frameworks"])
+# libraries that call a model with data on CUDA, or else the CPU, unless they are told a device
+CHOOSING = frozenset(_DATA["choosing"])
 # top-level names that NVIDIA's packages share
 NAMESPACES = frozenset(_DATA["namespaces"])
 # namespaces of `torch.ops` that no project compiles

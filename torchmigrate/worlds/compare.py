@@ -47,7 +47,7 @@ from torchmigrate.worlds.observations import (
 )
 from torchmigrate.worlds.program import NONE, Edits
 from torchmigrate.worlds.truth import WORLDS, World
-from torchmigrate.worlds.values import NOTHING, OPEN, OPTIONS, OWN_TYPE, Atom, Const, Device, Unknown, Value, bare
+from torchmigrate.worlds.values import NOTHING, OPEN, OPTIONS, OWN_TYPE, Atom, Const, Device, Unknown, Value, bare, join
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,10 +458,13 @@ def _given(world: World, old: Observations, new: Observations) -> Iterator[Fault
         before = old.get(FOREIGN, place)
         value = _without_open(found)
         was = _without_open(before or NOTHING)
+        name = new.told[FOREIGN, place]
+        if name.endswith("()") and before is not None:  # its model is where the devices of the file are
+            found, was = (join(*(v for p, v in seen.of(DEVICE) if p[0] == place[0])) for seen in (new, old))
+            value = found
         is_lost = any(device_of(atom) and atom not in value for atom in was)  # something open took a device's place
         edits = new.paths[FOREIGN, place] | (found if is_lost else value).edits
         if edits and (before is None or _plain(was) != _plain(value)):
-            name = new.told[FOREIGN, place]
             taken = takes(name)
             library = name.partition(".")[0]
             if not value and library in HOST:

@@ -14,7 +14,7 @@ from typing import NoReturn
 from torchmigrate.semantic.device_expr import moves_nothing
 from torchmigrate.syntax.resolver import SKIP_MARKS, last_name
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, RECORDS, arguments, takes
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, CHOOSING, RECORDS, arguments, takes
 from torchmigrate.torch_api.names import DEVICE_ARGUMENT, DTYPES, STARTS_GROUP
 from torchmigrate.worlds import values
 from torchmigrate.worlds.observations import (
@@ -204,6 +204,9 @@ class External(ABC):
             given = join(*(self._deciding(v) for v in (*call.args, *call.named.values())))
             counts = (call.named[word] for word in arguments(top) if word in call.named)  # of devices: `gpu=count`
             counted = (value.only(a for a in value if isinstance(a, Const) and a.type is int) for value in counts)
+            if top in CHOOSING and "device" not in call.named:
+                self._note(FOREIGN, call, const("a model"), f"{name}()")
+                return UNKNOWN
             self._note(FOREIGN, call, join(given, *counted), name)
             made = name.partition("()")[0]  # whose `.to(device)` the library hears of, too
             return UNKNOWN if takes(name) is None else one(Named(f"{made}()"))

@@ -15,7 +15,7 @@ from torchmigrate.source.edits import Edit, Span
 from torchmigrate.syntax.resolver import SKIP_MARKS, attribute_chain, blocks_of, chain_of, last_name, leading_chain
 from torchmigrate.syntax.scope import children, walk
 from torchmigrate.torch_api.backends import types_of
-from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, FOREIGN, arguments, has_own_devices
+from torchmigrate.torch_api.libraries import BUILT_ON_TORCH, CHOOSING, FOREIGN, arguments, has_own_devices
 from torchmigrate.torch_api.names import DTYPE_WORDS, MOVING_METHODS
 from torchmigrate.worlds.program import File, defaults_of, is_setter, name_of_call, parameters_of, remembered
 from torchmigrate.worlds.truth import SCALERS, WORDS_OF_CUDA
@@ -112,6 +112,7 @@ class _Outline:
         self._collect(file.tree, file.tree.body, _Place(file), "")
         self.arrays = set(_imported(self.rows, _ARRAYS.__contains__))
         self.makers = set(_imported(self.rows, has_own_devices))
+        self.choosing = set(_imported(self.rows, CHOOSING.__contains__))
         self.by_word: dict[str, list[_Row]] = {}
         for row in self.rows:
             for word in row.words:
@@ -292,7 +293,8 @@ class Relevance:
             for row in (row for name in sorted(outline.makers) for row in outline.by_word.get(name, ())):
                 calls = _own_calls(row.node)
                 own = {c for c in calls if (leading_chain(c.func) or "").partition(".")[0] in outline.makers}
-                if any(keyword.arg in _TOLD_TO_OTHERS for call in own for keyword in call.keywords):
+                chosen = any((leading_chain(c.func) or "").partition(".")[0] in outline.choosing for c in own)
+                if chosen or any(keyword.arg in _TOLD_TO_OTHERS for call in own for keyword in call.keywords):
                     self.relevant.add(row.node)
                 match row.node:
                     case ast.Assign(targets, ast.Call() as call):

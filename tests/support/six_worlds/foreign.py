@@ -105,6 +105,12 @@ def modules(world: World) -> dict[str, types.ModuleType]:
         def __init__(self, device: Any = None) -> None:
             self.place = place({-1: "cpu", None: "cuda"}[device]) if device in (-1, None) else str(device)
 
+    def summary(model: Any, size: Any, device: str = "cuda") -> None:
+        """Call a model as torchsummary does: with data on CUDA where that is there, and else on the CPU."""
+        torch = sys.modules["torch"]
+        data = torch.zeros(*size)
+        model(data.cuda() if device == "cuda" and torch.cuda.is_available() else data)
+
     cuda = world.kind == "cuda"
     tests = types.SimpleNamespace(skipif=_skipif, parametrize=_parametrize)
     onnx_providers = ["CUDAExecutionProvider"] * cuda + ["CPUExecutionProvider"]
@@ -115,6 +121,7 @@ def modules(world: World) -> dict[str, types.ModuleType]:
         "pytorch_lightning": made("pytorch_lightning", Trainer=Trainer),
         "timm": made("timm"),
         "timm.utils": made("timm.utils", NativeScaler=Holder),
+        "torchsummary": made("torchsummary", summary=summary),
         "torchtext": made("torchtext", data=types.SimpleNamespace(Iterator=Batches)),
         "acme_engine": made("acme_engine", Engine=Holder, run=place),
         "pytest": made("pytest", mark=tests, param=_param, skip=_skip, main=_run_tests),
