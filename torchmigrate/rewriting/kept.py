@@ -12,7 +12,7 @@ from torchmigrate.project.called_operators import LOADERS, name_in_class
 from torchmigrate.project.import_graph import EXTENSION
 from torchmigrate.semantic import dominance
 from torchmigrate.semantic.guard_regions import OTHERS, PORTABLE, defaults_of, devices_asked
-from torchmigrate.semantic.library_use import first_call
+from torchmigrate.semantic.library_use import asks_cuda, first_call
 from torchmigrate.semantic.model import SemanticModel, query
 from torchmigrate.semantic.references import words_in
 from torchmigrate.source.edits import Inside, Span
@@ -112,8 +112,9 @@ def _of_states(module: SemanticModel) -> Iterator[tuple[Span, str]]:
     homes = {module.function(node) for node, name in named.items() if name.startswith(others)}
     for node, name in named.items():
         if name.startswith("torch.cuda.") and module.function(node) in homes:
-            around = [up for up in module.enclosing(node, ast.If, ast.IfExp) if module.function(up) in homes]
-            yield module.span([node, *around][-1]), PORTABLE
+            around = (up for up in module.enclosing(node, ast.If, ast.IfExp) if isinstance(up, (ast.If, ast.IfExp)))
+            asking = (up for up in around if asks_cuda(module, up.test))
+            yield module.span(next(asking, node)), PORTABLE
 
 
 def _of_one_library(module: SemanticModel) -> Iterator[tuple[Span, str]]:
