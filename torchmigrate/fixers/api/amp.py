@@ -147,12 +147,18 @@ def helper_class(context: RuleContext) -> Iterator[Finding]:
 
 
 def _is_registered(module: SemanticModel, given_to: ast.AST | None) -> bool:
-    """Return whether a call keeps a class: it gets no other but constants, and nothing takes its result."""
+    """Return whether a call keeps a class: it gets nothing else but constants, and gives the class back at most.
+
+    `register(GradScaler)`, and `GradScaler = register(GradScaler)`.
+    """
     call = module.parent(given_to) if isinstance(given_to, ast.keyword) else given_to
-    if not isinstance(call, ast.Call) or not isinstance(module.parent(call), ast.Expr):
+    if not isinstance(call, ast.Call):
         return False
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    return sum(not isinstance(value, ast.Constant) for value in given) == 1  # `register("scaler", GradScaler)`
+    match module.parent(call):
+        case ast.Expr() | ast.Assign([ast.Name("autocast" | "GradScaler")]):
+            given = [*call.args, *(keyword.value for keyword in call.keywords)]
+            return sum(not isinstance(value, ast.Constant) for value in given) == 1  # `register("scaler", GradScaler)`
+    return False
 
 
 def _handed_on(context: RuleContext, statement: ast.ImportFrom) -> Iterator[Finding]:
